@@ -82,24 +82,24 @@ fn write_turn(
     )?;
     let id: turnstone_core::id::TurnId = format!("trn_{turn:012x}0123456789ABCD").parse()?;
     let new = NewTurn { id: id.clone(), message, parts: vec![part] };
-    store.write(ctx, move |tx| tx.begin_turn(&new)).wait()?;
+    store.write(ctx, move |tx| tx.turns().begin(&new)).wait()?;
     let (s, t) = (session.clone(), id.clone());
-    store.write(ctx, move |tx| tx.transition_turn(&s, &t, &TurnEvent::Started)).wait()?;
+    store.write(ctx, move |tx| tx.turns().transition(&s, &t, &TurnEvent::Started)).wait()?;
     for step in 0..steps {
         let message = sample_data::assistant_message(base + 1 + step, &session)?;
         let list = step_parts(base + 1 + step * 10, &message, keep)?;
         store
             .write(ctx, move |tx| {
-                tx.put_message(&message)?;
+                tx.messages().put(&message)?;
                 for part in &list {
-                    tx.put_part(part)?;
+                    tx.messages().put_part(part)?;
                 }
                 Ok(())
             })
             .wait()?;
     }
     let end = EndTurn { session, turn: id, outcome: TurnOutcome::Completed, error: None };
-    store.write(ctx, move |tx| tx.end_turn(&end)).wait()?;
+    store.write(ctx, move |tx| tx.turns().end(&end)).wait()?;
     Ok(())
 }
 

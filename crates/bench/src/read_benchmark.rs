@@ -30,14 +30,14 @@ fn measure_session_read(rounds: usize) -> Fallible {
     let store = sample_data::create_filled_store(dir.path(), 0)?;
     let ctx = sample_data::context()?;
     let (id, session) = (sample_data::session_id(0)?, sample_data::session(0)?);
-    store.write(&ctx, move |tx| tx.create_session(&session)).wait()?;
+    store.write(&ctx, move |tx| tx.sessions().create(&session)).wait()?;
     write_messages(&store, MESSAGES, PARTS)?;
     let peer = opencode_baseline::open_database(&dir.path().join("opencode.db"))?;
     fill_opencode(&peer)?;
     let (mut own, mut theirs) = (vec![], vec![]);
     for _ in 0..rounds {
         let (page, time) = measure_duration(|| {
-            Ok(store.read(&ctx, |r| r.list_messages(&id, None, usize::MAX >> 1))?)
+            Ok(store.read(&ctx, |r| r.messages().list(&id, None, usize::MAX >> 1))?)
         })?;
         let parts: usize = page.items.iter().map(|m| m.parts.len()).sum();
         if (page.items.len(), parts) != (MESSAGES, MESSAGES * PARTS) {
@@ -81,9 +81,9 @@ pub(crate) fn write_messages(store: &Store, messages: usize, parts: usize) -> Fa
             })
             .collect::<Fallible<Vec<_>>>()?;
         tickets.push(store.write(&ctx, move |tx| {
-            tx.put_message(&message)?;
+            tx.messages().put(&message)?;
             for part in &list {
-                tx.put_part(part)?;
+                tx.messages().put_part(part)?;
             }
             Ok(())
         }));
@@ -159,7 +159,7 @@ fn measure_session_list(rounds: usize, sessions: usize) -> Fallible {
     let mut tickets = Vec::new();
     for n in 0..sessions {
         let session = sample_data::session(n)?;
-        tickets.push(store.write(&ctx, move |tx| tx.create_session(&session)));
+        tickets.push(store.write(&ctx, move |tx| tx.sessions().create(&session)));
     }
     for ticket in tickets {
         ticket.wait()?;
@@ -171,7 +171,7 @@ fn measure_session_list(rounds: usize, sessions: usize) -> Fallible {
         loop {
             let (page, time) = measure_duration(|| {
                 let filter = SessionFilter::default();
-                Ok(store.read(&ctx, |r| r.list_sessions(&filter, cursor.as_deref(), 100))?)
+                Ok(store.read(&ctx, |r| r.sessions().list(&filter, cursor.as_deref(), 100))?)
             })?;
             each.push(to_millis(time));
             seen += page.items.len();
@@ -197,7 +197,7 @@ fn measure_search(rounds: usize, parts: usize) -> Fallible {
     let store = sample_data::create_filled_store(dir.path(), 0)?;
     let ctx = sample_data::context()?.at_time(EpochMillis(1_794_728_448_904));
     let session = sample_data::session(0)?;
-    store.write(&ctx, move |tx| tx.create_session(&session)).wait()?;
+    store.write(&ctx, move |tx| tx.sessions().create(&session)).wait()?;
     write_messages(&store, parts / PARTS, PARTS)?;
     let (_, index) = measure_duration(|| Ok(store.search(&ctx, &SearchQuery::new("pattern"))?))?;
     let (mut rare, mut common) = (vec![], vec![]);

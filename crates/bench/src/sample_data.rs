@@ -88,13 +88,13 @@ pub(crate) fn create_filled_store(dir: &std::path::Path, sessions: usize) -> Fal
     let store = open_store(dir)?;
     let ctx = context()?;
     let first = project()?;
-    store.write(&ctx, move |tx| tx.put_project(&first)).wait()?;
+    store.write(&ctx, move |tx| tx.projects().put(&first)).wait()?;
     for n in 0..sessions {
         let (session, message) = (session(n)?, assistant_message(n, &session_id(n)?)?);
         store
             .write(&ctx, move |tx| {
-                tx.create_session(&session)?;
-                tx.put_message(&message)
+                tx.sessions().create(&session)?;
+                tx.messages().put(&message)
             })
             .wait()?;
     }

@@ -140,8 +140,8 @@ impl<'c> TurnBenchmark<'c> {
         session.directory = tree.path.display().to_string();
         let id = session.id.clone();
         let make = move |tx: &turnstone_store::Tx<'_>| {
-            tx.put_project(&project)?;
-            tx.create_session(&session)
+            tx.projects().put(&project)?;
+            tx.sessions().create(&session)
         };
         engine.store().write(&ctx, make).wait()?;
         let handle = engine.open_snapshot_handle(&tree.path, ctx.now)?;

@@ -84,7 +84,7 @@ fn run_writer(
     while begun.elapsed() < span {
         let mut part = template.clone();
         part.id = sample_data::part_id(n)?;
-        store.write(&ctx, move |tx| tx.put_part(&part)).wait()?;
+        store.write(&ctx, move |tx| tx.messages().put_part(&part)).wait()?;
         n += 1;
     }
     Ok(())

@@ -148,7 +148,7 @@ impl CliApp {
         let Ok(store) = self.open_store() else { return BTreeSet::new() };
         let is_gone = |group: &&String| {
             let id = group.parse::<SessionId>();
-            let found = id.map(|id| store.read(&self.context(), |r| r.find_session(&id)));
+            let found = id.map(|id| store.read(&self.context(), |r| r.sessions().find(&id)));
             matches!(found, Ok(Ok(None)))
         };
         groups.iter().filter(is_gone).cloned().collect()

@@ -45,16 +45,16 @@ impl IdPrefix {
     ) -> Result<SessionId, CliError> {
         let typed = self.0.as_str();
         if let Ok(id) = typed.parse::<SessionId>()
-            && store.read(ctx, |r| r.find_session(&id))?.is_some()
+            && store.read(ctx, |r| r.sessions().find(&id))?.is_some()
         {
             return Ok(id);
         }
         let bare = format!("{}_{typed}", SessionId::PREFIX);
         let mut found = store.read(ctx, |r| {
-            let mut ids = r.sessions_with_prefix(&bare, MAX_CANDIDATES + 1)?;
+            let mut ids = r.sessions().ids_with_prefix(&bare, MAX_CANDIDATES + 1)?;
             // `ses…` may be typed with the prefix, or be a beginning that looks like it.
             if typed.starts_with(SessionId::PREFIX) {
-                ids.extend(r.sessions_with_prefix(typed, MAX_CANDIDATES + 1)?);
+                ids.extend(r.sessions().ids_with_prefix(typed, MAX_CANDIDATES + 1)?);
             }
             Ok(ids)
         })?;
@@ -75,7 +75,7 @@ impl IdPrefix {
         found.truncate(MAX_CANDIDATES);
         let candidates = store.read(ctx, |r| {
             let title = |id: SessionId| {
-                let title = r.find_session(&id)?.map(|session| session.title);
+                let title = r.sessions().find(&id)?.map(|session| session.title);
                 Ok((id, title.unwrap_or_default()))
             };
             found.into_iter().map(title).collect()

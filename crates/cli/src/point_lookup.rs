@@ -23,8 +23,9 @@ pub(crate) fn resolve_point(
     session: &Session,
     typed: &str,
 ) -> Result<SessionPoint, CliError> {
-    let (turns, operations) =
-        engine.store().read(ctx, |r| Ok((r.turns(&session.id)?, r.operations(&session.id)?)))?;
+    let (turns, operations) = engine
+        .store()
+        .read(ctx, |r| Ok((r.turns().list(&session.id)?, r.operations().list(&session.id)?)))?;
     let turns: Vec<TurnId> = turns.into_iter().map(|turn| turn.id).collect();
     if let Some(turn) = typed.strip_prefix(BEFORE_PREFIX) {
         let found: Vec<TurnId> = filter_by_prefix(turns, TurnId::PREFIX, turn);
@@ -54,7 +55,7 @@ pub(crate) fn resolve_message(
 ) -> Result<MessageId, CliError> {
     let (outline, turns) = engine
         .store()
-        .read(ctx, |r| Ok((r.message_outline(&session.id)?, r.turns(&session.id)?)))?;
+        .read(ctx, |r| Ok((r.messages().outline(&session.id)?, r.turns().list(&session.id)?)))?;
     let messages: Vec<MessageId> = outline.into_iter().map(|it| it.message).collect();
     let mut found = filter_by_prefix(messages.clone(), MessageId::PREFIX, typed);
     for turn in turns.into_iter().filter(|turn| messages.contains(&turn.message)) {

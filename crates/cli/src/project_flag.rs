@@ -19,7 +19,7 @@ pub(crate) fn resolve_project_or_current(
     ctx: &Context,
     wanted: Option<&IdPrefix>,
 ) -> Result<ProjectId, CliError> {
-    let projects = store.read(ctx, |r| r.projects())?;
+    let projects = store.read(ctx, |r| r.projects().list())?;
     if let Some(prefix) = wanted {
         return Ok(prefix.resolve_project(&projects)?.id.clone());
     }

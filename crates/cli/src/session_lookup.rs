@@ -55,7 +55,7 @@ pub(crate) fn resolve_session_or_newest(
     let store = engine.store();
     if let Some(prefix) = wanted {
         let id = prefix.resolve_session(store, ctx)?;
-        return Ok(store.read(ctx, |r| r.get_session(&id))?);
+        return Ok(store.read(ctx, |r| r.sessions().get(&id))?);
     }
     find_newest_session(app, store, ctx)?.ok_or_else(|| match app.directory() {
         Ok(directory) => CliError::NoSessionHere(directory.to_owned()),
@@ -81,7 +81,8 @@ pub(crate) fn find_newest_session(
 
 /// Tells whether a session was created here, or imported and continued: an import brings no turns.
 fn was_used_here(r: &ReadTx<'_>, session: &Session) -> Result<bool, StoreError> {
-    Ok(r.session_actor(&session.id)? != Actor::IMPORT || !r.turns(&session.id)?.is_empty())
+    Ok(r.sessions().actor(&session.id)? != Actor::IMPORT
+        || !r.turns().list(&session.id)?.is_empty())
 }
 
 /// Shows `take` the sessions of the directory, newest first, until it has seen enough.
@@ -94,10 +95,10 @@ fn for_each_session_here(
     let directory = app.directory()?;
     let filter = SessionFilter { roots: true, ..SessionFilter::default() };
     Ok(store.read(ctx, |r| {
-        let place = ProjectLocation::find(&r.projects()?, directory);
+        let place = ProjectLocation::find(&r.projects().list()?, directory);
         let mut cursor = None;
         loop {
-            let page = r.list_sessions(&filter, cursor.as_deref(), SESSION_PAGE_SIZE)?;
+            let page = r.sessions().list(&filter, cursor.as_deref(), SESSION_PAGE_SIZE)?;
             for row in page.items.into_iter().filter(|row| place.contains_session(&row.session)) {
                 if !take(r, row.session)? {
                     return Ok(());
@@ -129,7 +130,7 @@ pub(crate) fn resolve_turn(
     };
     let mut found: Vec<(SessionId, TurnId)> = Vec::new();
     let mut look = |r: &ReadTx<'_>, session: &SessionId| {
-        let turns = r.turns(session)?.into_iter().filter(|turn| begins(&turn.id));
+        let turns = r.turns().list(session)?.into_iter().filter(|turn| begins(&turn.id));
         found.extend(turns.map(|turn| (session.clone(), turn.id)));
         Ok::<(), StoreError>(())
     };

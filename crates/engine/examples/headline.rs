@@ -123,13 +123,13 @@ impl Agent {
         let store = self.engine.store();
         let project = json!({"id": "p", "worktree": root, "time": {"created": 1, "updated": 1}});
         let project = serde_json::from_value(project)?;
-        store.write(&self.ctx(), move |tx| tx.put_project(&project)).wait()?;
-        let found = store.read(&self.ctx(), |r| r.find_session(&self.session))?;
+        store.write(&self.ctx(), move |tx| tx.projects().put(&project)).wait()?;
+        let found = store.read(&self.ctx(), |r| r.sessions().find(&self.session))?;
         if found.is_none() {
             let session = serde_json::from_value(json!({"id": self.session, "slug": "calm-otter",
                 "projectID": "p", "directory": root, "title": "T", "version": "1",
                 "time": {"created": 1, "updated": 1}}))?;
-            store.write(&self.ctx(), move |tx| tx.create_session(&session)).wait()?;
+            store.write(&self.ctx(), move |tx| tx.sessions().create(&session)).wait()?;
         }
         self.engine.recover_all(&self.ctx())?;
         Ok(())
@@ -140,7 +140,8 @@ impl Agent {
         let name = &self.session;
         let facts = self.engine.store().read(&self.ctx(), |r| {
             let changes: Vec<Value> = r
-                .change_sets(name)?
+                .change_sets()
+                .list(name)?
                 .iter()
                 .map(|row| {
                     json!({ "id": row.set.id, "turn": row.set.turn, "evidence": row.set.evidence,
@@ -149,12 +150,14 @@ impl Agent {
                 })
                 .collect();
             let turns: Vec<Value> = r
-                .turns(name)?
+                .turns()
+                .list(name)?
                 .iter()
                 .map(|turn| json!({ "id": turn.id, "open": turn.state.is_open() }))
                 .collect();
             let operations: Vec<Value> = r
-                .operations(name)?
+                .operations()
+                .list(name)?
                 .iter()
                 .filter(|operation| !operation.kind.is_background())
                 .map(|operation| {
@@ -162,7 +165,7 @@ impl Agent {
                         "open": operation.done.is_none() })
                 })
                 .collect();
-            let expired: Vec<_> = r.expired_turns(name)?.into_keys().collect();
+            let expired: Vec<_> = r.expiry().expired_turns(name)?.into_keys().collect();
             Ok(json!({ "changes": changes, "turns": turns, "operations": operations,
                 "expired": expired }))
         })?;
@@ -244,7 +247,7 @@ impl Agent {
         let cursors = self.engine.store().read(&ctx, |r| {
             let (mut all, mut at) = (Vec::new(), turnstone_core::time::LogCursor(0));
             loop {
-                let page = r.log_after(at, 1000)?;
+                let page = r.log().after(at, 1000)?;
                 if page.events.is_empty() {
                     return Ok(all);
                 }
@@ -255,7 +258,7 @@ impl Agent {
         let gap = cursors.windows(2).find(|pair| pair[1] != pair[0] + 1).map(<[i64]>::to_vec);
         let vault = self.engine.open_snapshot_handle(&self.dir.join("work"), ctx.now)?;
         let used = vault.usage()?;
-        let open = self.engine.store().read(&ctx, |r| r.unfinished_expiries())?;
+        let open = self.engine.store().read(&ctx, |r| r.expiry().unfinished())?;
         Ok(json!({ "gap": gap, "used": used, "expiring": open.len() }))
     }
 }

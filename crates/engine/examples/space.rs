@@ -69,13 +69,16 @@ fn open(dir: &Path) -> Fallible<Engine> {
     fs_err::create_dir_all(&root)?;
     let project = json!({"id": "p", "worktree": root, "time": {"created": 1, "updated": 1}});
     let project = serde_json::from_value(project)?;
-    engine.store().write(&ctx(), move |tx| tx.put_project(&project)).wait()?;
-    if engine.store().read(&ctx(), |r| r.find_session(&"ses_a".parse().expect("an id")))?.is_none()
+    engine.store().write(&ctx(), move |tx| tx.projects().put(&project)).wait()?;
+    if engine
+        .store()
+        .read(&ctx(), |r| r.sessions().find(&"ses_a".parse().expect("an id")))?
+        .is_none()
     {
         let session = serde_json::from_value(json!({"id": "ses_a", "slug": "calm-otter",
             "projectID": "p", "directory": root, "title": "T", "version": "1",
             "time": {"created": 1, "updated": 1}}))?;
-        engine.store().write(&ctx(), move |tx| tx.create_session(&session)).wait()?;
+        engine.store().write(&ctx(), move |tx| tx.sessions().create(&session)).wait()?;
     }
     engine.recover_all(&ctx())?;
     Ok(engine)
@@ -119,7 +122,7 @@ fn guards(dir: &Path, count: u64) -> Fallible {
         Ok(fs_err::rename(dir.join("aside"), dir.join("work/f"))?)
     };
     for number in 0..count {
-        let before = engine.store().read(&ctx(), |r| r.operations(&session))?.len();
+        let before = engine.store().read(&ctx(), |r| r.operations().list(&session))?.len();
         let now = EpochMillis(NOW + 2 * 3_600_000 * i64::try_from(before)?);
         let ctx = Context::new(Actor::new("ada").expect("a name"), now);
         let rest = noise();

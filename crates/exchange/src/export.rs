@@ -44,7 +44,7 @@ pub fn export_session(
         let mut pages = Vec::new();
         let mut before: Option<String> = None;
         loop {
-            let page = r.list_messages(session, before.as_deref(), PAGE_SIZE)?;
+            let page = r.messages().list(session, before.as_deref(), PAGE_SIZE)?;
             pages.push(page.items);
             before = page.before;
             if before.is_none() {
@@ -56,8 +56,8 @@ pub fn export_session(
             parts: with.parts,
         };
         let messages = pages.into_iter().rev().flatten().map(entry).collect();
-        let document = ExportDocument { session: r.get_session(session)?, messages };
-        Ok(wire::export_document(&document, r.session_usage(session)?))
+        let document = ExportDocument { session: r.sessions().get(session)?, messages };
+        Ok(wire::export_document(&document, r.sessions().usage(session)?))
     })?;
     Ok(if sanitize { redact_document(document) } else { document })
 }

@@ -246,7 +246,7 @@ impl AppState {
         ctx: &Context,
         place: &ProjectDirectory,
     ) -> Result<Project, ApiError> {
-        let stored = self.engine().store().read(ctx, |r| r.find_project(&place.project.id))?;
+        let stored = self.engine().store().read(ctx, |r| r.projects().find(&place.project.id))?;
         let Some(mut project) = stored.filter(|project| project.removed.is_none()) else {
             return Ok(place.project.clone());
         };

@@ -19,7 +19,7 @@ impl AppState {
             CallerRole::Person => Ok(true),
             CallerRole::Runner | CallerRole::Tool => Ok(false),
             CallerRole::Named => {
-                let owner = self.engine().store().read(ctx, |r| r.session_actor(session))?;
+                let owner = self.engine().store().read(ctx, |r| r.sessions().actor(session))?;
                 Ok(owner == ctx.actor.as_str())
             }
         }

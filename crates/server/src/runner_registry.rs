@@ -257,7 +257,7 @@ impl AppState {
         ctx: &Context,
         session: &SessionId,
     ) -> Result<(), ApiError> {
-        match self.engine().store().read(ctx, |r| r.find_session(session))? {
+        match self.engine().store().read(ctx, |r| r.sessions().find(session))? {
             Some(found) => self.check_runner_directory(ctx, Path::new(&found.directory)),
             None => Ok(()),
         }
@@ -305,20 +305,21 @@ impl AppState {
         let store = self.engine().store();
         let (sessions, answered) = store.read(ctx, |r| {
             let is_here = |id: &SessionId| {
-                let place = r.get_session(id)?.directory;
+                let place = r.sessions().get(id)?.directory;
                 Ok::<_, StoreError>(is_below(Path::new(&place), directory))
             };
             let (mut sessions, mut answered) = (Vec::new(), Vec::new());
-            for id in r.sessions_with_waiting_prompts()? {
+            for id in r.prompts().sessions_with_waiting()? {
                 if is_here(&id)?
-                    && r.session_status(&id)? == turnstone_core::model::SessionStatus::Idle
+                    && r.sessions().status(&id)? == turnstone_core::model::SessionStatus::Idle
                 {
                     sessions.push(id);
                 }
             }
-            for id in r.sessions_with_open_turn()? {
-                let waits = r.turns(&id)?.last().is_some_and(|it| it.state == TurnState::Waiting);
-                if waits && is_here(&id)? && r.pending_requests(Some(&id))?.is_empty() {
+            for id in r.turns().sessions_with_open()? {
+                let waits =
+                    r.turns().list(&id)?.last().is_some_and(|it| it.state == TurnState::Waiting);
+                if waits && is_here(&id)? && r.requests().pending(Some(&id))?.is_empty() {
                     answered.push(id);
                 }
             }
@@ -354,7 +355,7 @@ impl AppState {
             let fate = self
                 .run_blocking(move |app| {
                     let read =
-                        || app.engine().store().read(&ctx, |r| r.prompt_status(&id, &message));
+                        || app.engine().store().read(&ctx, |r| r.prompts().status(&id, &message));
                     let fate = read()?;
                     if fate != Some(PromptStatus::Waiting) {
                         return Ok(fate);

@@ -31,8 +31,8 @@ impl AppState {
     ) -> Result<Option<OperationReport>, ApiError> {
         // OpenCode changes nothing and says so with a 200 if there is no such message.
         self.engine().store().read(ctx, |r| {
-            r.get_message(id, &to.message)?;
-            to.part.as_ref().map(|part| r.get_part(id, part)).transpose()
+            r.messages().get(id, &to.message)?;
+            to.part.as_ref().map(|part| r.messages().get_part(id, part)).transpose()
         })?;
         self.check_expected_and_idle(ctx, id)?;
         Ok(match to.files {
@@ -69,9 +69,9 @@ impl AppState {
         cursor: LogCursor,
     ) -> Result<Option<Session>, ApiError> {
         let found = self.engine().store().read(ctx, |r| {
-            let page = r.log_after(LogCursor(cursor.0 - 1), 1)?;
+            let page = r.log().after(LogCursor(cursor.0 - 1), 1)?;
             let session = page.events.into_iter().find_map(|event| event.session);
-            session.map(|id| r.find_session(&id)).transpose()
+            session.map(|id| r.sessions().find(&id)).transpose()
         })?;
         Ok(found.flatten())
     }
@@ -84,7 +84,7 @@ impl AppState {
         session: &SessionId,
     ) -> Result<(), ApiError> {
         let Some(expected) = ctx.expected_seq else { return Ok(()) };
-        let current = self.engine().store().read(ctx, |r| r.session_seq(session))?;
+        let current = self.engine().store().read(ctx, |r| r.sessions().seq(session))?;
         match current == expected {
             true => Ok(()),
             false => Err(ApiError::stale(session, expected, current)),
@@ -93,12 +93,12 @@ impl AppState {
 
     /// Refuses while a turn of the session is open (R45).
     pub(crate) fn check_idle(&self, ctx: &Context, session: &SessionId) -> Result<(), ApiError> {
-        match self.engine().store().read(ctx, |r| r.session_status(session))? {
+        match self.engine().store().read(ctx, |r| r.sessions().status(session))? {
             SessionStatus::Idle => Ok(()),
             SessionStatus::Busy | SessionStatus::Retry { .. } => {
                 // Its process may be gone: then it is over, and this is how one finds out.
                 self.engine().recover_all(ctx)?;
-                match self.engine().store().read(ctx, |r| r.session_status(session))? {
+                match self.engine().store().read(ctx, |r| r.sessions().status(session))? {
                     SessionStatus::Idle => Ok(()),
                     SessionStatus::Busy | SessionStatus::Retry { .. } => {
                         Err(ApiError::busy(session))

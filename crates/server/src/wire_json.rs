@@ -48,9 +48,9 @@ impl AppState {
     pub(crate) fn session_json(&self, ctx: &Context, id: &SessionId) -> Result<Value, ApiError> {
         let store = self.engine().store();
         let (mut session, usage, is_back) = store.read(ctx, |r| {
-            let session = r.get_session(id)?;
-            let is_back = r.session_head(id)?.is_some();
-            Ok((session, r.session_usage(id)?, is_back))
+            let session = r.sessions().get(id)?;
+            let is_back = r.sessions().head(id)?.is_some();
+            Ok((session, r.sessions().usage(id)?, is_back))
         })?;
         if is_back {
             session.revert = self.engine().revert_view(ctx, id)?;
@@ -65,7 +65,8 @@ impl AppState {
         filter: &SessionFilter,
         limit: usize,
     ) -> Result<String, ApiError> {
-        let found = self.engine().store().read(ctx, |r| r.list_sessions_json(filter, limit))?;
+        let found =
+            self.engine().store().read(ctx, |r| r.wire_json().list_sessions(filter, limit))?;
         let mut list = String::from("[");
         for session in found {
             if list.len() > 1 {
@@ -93,7 +94,7 @@ impl AppState {
         read: impl FnOnce(&ReadTx<'_>) -> turnstone_store::Result<Vec<SessionRow>>,
     ) -> Result<Vec<Value>, ApiError> {
         let (rows, back) =
-            self.engine().store().read(ctx, |r| Ok((read(r)?, r.sessions_not_at_tip()?)))?;
+            self.engine().store().read(ctx, |r| Ok((read(r)?, r.sessions().not_at_tip()?)))?;
         let mut shown = Vec::with_capacity(rows.len());
         for SessionRow { mut session, usage } in rows {
             if back.contains(&session.id) {

@@ -91,7 +91,7 @@ fn load(store: &Store, seed: u64, threads: u64, count: u64) -> Fallible {
 fn prepare(store: &Store) -> Fallible {
     let project: Project = serde_json::from_value(json!({
         "id": "p1", "worktree": "/home/ada/p", "time": {"created": 1, "updated": 1}}))?;
-    store.write(&context()?, move |tx| tx.put_project(&project)).wait()?;
+    store.write(&context()?, move |tx| tx.projects().put(&project)).wait()?;
     Ok(())
 }
 
@@ -112,7 +112,7 @@ impl<'s> Worker<'s> {
         let made: Session = serde_json::from_value(json!({
             "id": session, "slug": "s", "projectID": "p1", "directory": "/home/ada/p",
             "title": "under load", "version": "1", "time": {"created": 1, "updated": 1}}))?;
-        match store.write(&ctx, move |tx| tx.create_session(&made)).wait() {
+        match store.write(&ctx, move |tx| tx.sessions().create(&made)).wait() {
             Ok(_) | Err(StoreError::Conflict { .. }) => {}
             Err(error) => return Err(error.into()),
         }
@@ -167,7 +167,7 @@ impl<'s> Worker<'s> {
     /// A turn that was accepted before a kill is ours to end now (R28).
     fn resume(&mut self) -> Fallible {
         let session = self.session.clone();
-        let turns = self.store.read(&self.ctx, |r| r.turns(&session))?;
+        let turns = self.store.read(&self.ctx, |r| r.turns().list(&session))?;
         for turn in turns.into_iter().filter(|t| t.state.is_open()) {
             let end = EndTurn {
                 session: session.clone(),
@@ -175,7 +175,7 @@ impl<'s> Worker<'s> {
                 outcome: TurnOutcome::Aborted,
                 error: None,
             };
-            self.ack(move |tx| tx.end_turn(&end))?;
+            self.ack(move |tx| tx.turns().end(&end))?;
         }
         Ok(())
     }
@@ -187,16 +187,16 @@ impl<'s> Worker<'s> {
             "model": {"providerID": "p", "modelID": "m"}}))?;
         let text = self.part(&message.id, json!({"type": "text", "text": "do it"}))?;
         let new = NewTurn { id: id.clone(), message, parts: vec![text] };
-        self.ack(move |tx| tx.begin_turn(&new))?;
+        self.ack(move |tx| tx.turns().begin(&new))?;
         let (session, turn) = (self.session.clone(), id.clone());
-        self.ack(move |tx| tx.transition_turn(&session, &turn, &TurnEvent::Started))?;
+        self.ack(move |tx| tx.turns().transition(&session, &turn, &TurnEvent::Started))?;
         for _ in 0..=self.rng.below(3) {
             self.step()?;
         }
         let outcome =
             if self.rng.below(4) == 0 { TurnOutcome::Failed } else { TurnOutcome::Completed };
         let end = EndTurn { session: self.session.clone(), turn: id, outcome, error: None };
-        self.ack(move |tx| tx.end_turn(&end))
+        self.ack(move |tx| tx.turns().end(&end))
     }
 
     fn step(&mut self) -> Fallible {
@@ -204,30 +204,30 @@ impl<'s> Worker<'s> {
             "parentID": "msg_1", "modelID": "m", "providerID": "p", "mode": "build",
             "path": {"cwd": "/", "root": "/"}, "cost": 0, "tokens": tokens()}))?;
         let at = message.id.clone();
-        self.ack(move |tx| tx.put_message(&message))?;
+        self.ack(move |tx| tx.messages().put(&message))?;
         let start = self.part(&at, json!({"type": "step-start"}))?;
-        self.ack(move |tx| tx.put_part(&start))?;
+        self.ack(move |tx| tx.messages().put_part(&start))?;
         let text = self.part(&at, json!({"type": "text", "text": "", "time": {"start": 1}}))?;
         let id = text.id.clone();
-        self.ack(move |tx| tx.put_part(&text))?;
+        self.ack(move |tx| tx.messages().put_part(&text))?;
         for _ in 0..=self.rng.below(6) {
             let delta = "wörd ".repeat(1 + self.rng.below(40) as usize);
             let (session, id) = (self.session.clone(), id.clone());
-            self.ack(move |tx| tx.append_text(&session, &id, &delta))?;
+            self.ack(move |tx| tx.messages().append_text(&session, &id, &delta))?;
         }
         self.tool(&at)?;
         if self.rng.below(3) == 0 {
             let session = self.session.clone();
             let todo: Todo = serde_json::from_value(json!({
                 "content": self.name("do"), "status": "pending", "priority": "low"}))?;
-            self.ack(move |tx| tx.set_todos(&session, std::slice::from_ref(&todo)))?;
+            self.ack(move |tx| tx.sessions().set_todos(&session, std::slice::from_ref(&todo)))?;
         }
         let finish = self.part(
             &at,
             json!({"type": "step-finish", "reason": "stop", "cost": 0.25,
             "tokens": tokens()}),
         )?;
-        self.ack(move |tx| tx.put_part(&finish))
+        self.ack(move |tx| tx.messages().put_part(&finish))
     }
 
     fn tool(&mut self, message: &MessageId) -> Fallible {
@@ -240,15 +240,15 @@ impl<'s> Worker<'s> {
             "state": {"status": "running", "input": {"command": "ls"}, "time": {"start": 1}}}),
         )?;
         let first = part.clone();
-        self.ack(move |tx| tx.put_part(&first))?;
+        self.ack(move |tx| tx.messages().put_part(&first))?;
         part.body = serde_json::from_value(json!({"type": "tool", "callID": "c", "tool": "bash",
             "state": {"status": "completed", "input": {"command": "ls"}, "output": output,
                       "title": "ls", "metadata": {}, "time": {"start": 1, "end": 2}}}))?;
         if self.rng.below(8) == 0 {
             let (session, id) = (self.session.clone(), part.id.clone());
-            return self.ack(move |tx| tx.remove_part(&session, &id));
+            return self.ack(move |tx| tx.messages().remove_part(&session, &id));
         }
-        self.ack(move |tx| tx.put_part(&part))
+        self.ack(move |tx| tx.messages().put_part(&part))
     }
 
     fn message(&mut self, body: serde_json::Value) -> Fallible<Message> {
@@ -275,7 +275,7 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
     let made: Session = serde_json::from_value(json!({
         "id": session, "slug": "s", "projectID": "p1", "directory": "/home/ada/p",
         "title": "held", "version": "1", "time": {"created": 1, "updated": 1}}))?;
-    store.write(&worker.ctx, move |tx| tx.create_session(&made)).wait()?;
+    store.write(&worker.ctx, move |tx| tx.sessions().create(&made)).wait()?;
     let lease = store.acquire_lease(&worker.ctx, session, LeaseTakeover::IfDead)?;
     worker.ctx = worker.ctx.clone().with_lease(&lease);
     let message = worker
@@ -284,13 +284,13 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
     let id: TurnId = worker.name("trn").parse()?;
     let at = message.id.clone();
     let new = NewTurn { id: id.clone(), message, parts: vec![] };
-    worker.ack(move |tx| tx.begin_turn(&new))?;
+    worker.ack(move |tx| tx.turns().begin(&new))?;
     let session = session.clone();
-    worker.ack(move |tx| tx.transition_turn(&session, &id, &TurnEvent::Started))?;
+    worker.ack(move |tx| tx.turns().transition(&session, &id, &TurnEvent::Started))?;
     say("held")?;
     for _ in std::io::stdin().lock().lines() {
         let part = worker.part(&at, json!({"type": "text", "text": "still here"}))?;
-        match worker.store.write(&worker.ctx, move |tx| tx.put_part(&part)).wait() {
+        match worker.store.write(&worker.ctx, move |tx| tx.messages().put_part(&part)).wait() {
             Ok(_) => say("wrote")?,
             Err(StoreError::Fenced(_)) => say("fenced")?,
             Err(error) => say(&format!("refused: {error}"))?,
@@ -317,7 +317,7 @@ fn tail(store: &Store, count: usize) -> Fallible {
 fn bulk(store: &Store) -> Fallible {
     let ctx = context()?;
     let all = SessionFilter::default();
-    let page = store.read(&ctx, |r| r.list_sessions(&all, None, 100))?;
+    let page = store.read(&ctx, |r| r.sessions().list(&all, None, 100))?;
     for row in page.items.into_iter().step_by(2) {
         store.delete_session(&ctx, &row.session.id)?;
         say(&format!("deleted {}", row.session.id))?;

@@ -38,7 +38,13 @@ SELECT 64 + coalesce(octet_length(payload), 0) + coalesce(octet_length(refs), 0)
             WHERE blob_use.cursor = event.cursor) END
 FROM event WHERE cursor > ?1";
 
-impl Tx<'_> {
+/// Moves the consumers of the log.
+#[derive(Clone, Copy)]
+pub struct ConsumerMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl ConsumerMutations<'_> {
     /// Notes that the consumer `name` has read the log up to `cursor`; registers it the first time.
     ///
     /// It never goes back: a lower cursor than before changes nothing.
@@ -46,15 +52,16 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the log does not reach that far.
-    pub fn advance_consumer(&self, name: &str, cursor: LogCursor) -> Result<()> {
+    pub fn advance(&self, name: &str, cursor: LogCursor) -> Result<()> {
         self.check_cursor(cursor)?;
-        self.conn
+        self.tx
+            .conn
             .prepare_cached(
                 "INSERT INTO consumer (name, cursor, time) VALUES (?1, ?2, ?3)
                  ON CONFLICT (name) DO UPDATE SET cursor = max(cursor, excluded.cursor),
                    time = excluded.time",
             )?
-            .execute((name, cursor.0, self.now().0))?;
+            .execute((name, cursor.0, self.tx.now().0))?;
         Ok(())
     }
 
@@ -63,14 +70,15 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the log does not reach that far.
-    pub fn reset_consumer(&self, name: &str, cursor: LogCursor) -> Result<()> {
+    pub fn reset(&self, name: &str, cursor: LogCursor) -> Result<()> {
         self.check_cursor(cursor)?;
-        self.conn
+        self.tx
+            .conn
             .prepare_cached(
                 "INSERT OR REPLACE INTO consumer (name, cursor, time, resync)
                  VALUES (?1, ?2, ?3, 0)",
             )?
-            .execute((name, cursor.0, self.now().0))?;
+            .execute((name, cursor.0, self.tx.now().0))?;
         Ok(())
     }
 
@@ -79,24 +87,25 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn remove_consumer(&self, name: &str) -> Result<bool> {
+    pub fn remove(&self, name: &str) -> Result<bool> {
         let gone =
-            self.conn.prepare_cached("DELETE FROM consumer WHERE name = ?1")?.execute([name])?;
+            self.tx.conn.prepare_cached("DELETE FROM consumer WHERE name = ?1")?.execute([name])?;
         Ok(gone > 0)
     }
 
     fn check_cursor(&self, cursor: LogCursor) -> Result<()> {
-        if (0..=self.group.cursor.get()).contains(&cursor.0) {
+        if (0..=self.tx.group.cursor.get()).contains(&cursor.0) {
             return Ok(());
         }
         Err(StoreError::Invalid(format!("the log does not reach to {cursor}")))
     }
 
     /// Marks the consumers that lag too far; returns how many there are new.
-    pub(crate) fn mark_lagging_consumers(&self, oldest: EpochMillis, bytes: u64) -> Result<u64> {
-        let laggards = find_lagging_consumers(self.conn, oldest, bytes)?;
+    pub(crate) fn mark_lagging(&self, oldest: EpochMillis, bytes: u64) -> Result<u64> {
+        let laggards = find_lagging_consumers(self.tx.conn, oldest, bytes)?;
         for name in &laggards {
-            self.conn
+            self.tx
+                .conn
                 .prepare_cached("UPDATE consumer SET resync = 1 WHERE name = ?1")?
                 .execute([name])?;
         }
@@ -165,14 +174,20 @@ pub(crate) fn load_consumers(conn: &Connection) -> Result<Vec<LogConsumer>> {
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
-impl ReadTx<'_> {
+/// Reads the consumers of the log.
+#[derive(Clone, Copy)]
+pub struct ConsumerQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl ConsumerQueries<'_> {
     /// A consumer, if it ever registered.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn find_consumer(&self, name: &str) -> Result<Option<LogConsumer>> {
-        Ok(self.consumers()?.into_iter().find(|consumer| consumer.name == name))
+    pub fn find(&self, name: &str) -> Result<Option<LogConsumer>> {
+        Ok(self.list()?.into_iter().find(|consumer| consumer.name == name))
     }
 
     /// All consumers, by name.
@@ -180,7 +195,7 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn consumers(&self) -> Result<Vec<LogConsumer>> {
-        load_consumers(self.conn)
+    pub fn list(&self) -> Result<Vec<LogConsumer>> {
+        load_consumers(self.read.conn)
     }
 }

@@ -91,7 +91,7 @@ impl Store {
     /// Only what the database or the disk refuses.
     pub fn measure_sizes(&self, ctx: &Context, top: usize) -> Result<DatabaseSizes> {
         let database = self.layout().database();
-        let mut sizes = self.read(ctx, |r| r.measure_tables(top))?;
+        let mut sizes = self.read(ctx, |r| crate::disk_usage::measure_tables(r, top))?;
         sizes.database = fs_err::metadata(&database)?.len();
         sizes.wal = connection::wal_len(&database);
         sizes.blob_files = self.blobs().list_files()?.iter().map(|(_, len)| len).sum();
@@ -113,85 +113,83 @@ fn folder_bytes(path: &Path) -> Result<u64> {
     Ok(sum)
 }
 
-impl ReadTx<'_> {
-    fn measure_tables(&self, top: usize) -> Result<DatabaseSizes> {
-        let pragma = |name| self.conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
-        let mut sizes = DatabaseSizes {
-            free: non_negative(pragma("freelist_count")? * pragma("page_size")?),
-            kinds: self.kind_sizes()?,
-            sessions: self.session_sizes(top)?,
-            ..DatabaseSizes::default()
-        };
-        for (table, bytes) in self.table_sizes()? {
-            *match table.as_str() {
-                "event" => &mut sizes.log,
-                "chunk" => &mut sizes.text,
-                "blob" | "blob_use" | "blob_doomed" => &mut sizes.blobs,
-                "session" | "message" | "part" | "todo" | "turn" | "request" | "approval"
-                | "input" | "share" | "diff" | "project" | "project_alias" | "change"
-                | "operation" | "taken" | "head" => &mut sizes.projections,
-                name if name.starts_with("search") => &mut sizes.search,
-                _ => &mut sizes.other,
-            } += bytes;
-        }
-        for consumer in load_consumers(self.conn)? {
-            let bytes = log_bytes_after(self.conn, consumer.cursor, u64::MAX)?;
-            let (name, resync) = (consumer.name, consumer.resync);
-            sizes.consumers.push(ConsumerBacklog { name, bytes, resync });
-        }
-        Ok(sizes)
+fn measure_tables(read: &ReadTx<'_>, top: usize) -> Result<DatabaseSizes> {
+    let pragma = |name| read.conn.pragma_query_value(None, name, |row| row.get::<_, i64>(0));
+    let mut sizes = DatabaseSizes {
+        free: non_negative(pragma("freelist_count")? * pragma("page_size")?),
+        kinds: kind_sizes(read)?,
+        sessions: session_sizes(read, top)?,
+        ..DatabaseSizes::default()
+    };
+    for (table, bytes) in table_sizes(read)? {
+        *match table.as_str() {
+            "event" => &mut sizes.log,
+            "chunk" => &mut sizes.text,
+            "blob" | "blob_use" | "blob_doomed" => &mut sizes.blobs,
+            "session" | "message" | "part" | "todo" | "turn" | "request" | "approval" | "input"
+            | "share" | "diff" | "project" | "project_alias" | "change" | "operation" | "taken"
+            | "head" => &mut sizes.projections,
+            name if name.starts_with("search") => &mut sizes.search,
+            _ => &mut sizes.other,
+        } += bytes;
     }
+    for consumer in load_consumers(read.conn)? {
+        let bytes = log_bytes_after(read.conn, consumer.cursor, u64::MAX)?;
+        let (name, resync) = (consumer.name, consumer.resync);
+        sizes.consumers.push(ConsumerBacklog { name, bytes, resync });
+    }
+    Ok(sizes)
+}
 
-    /// Bytes of the pages of each table, its indexes counted with it.
-    fn table_sizes(&self) -> Result<BTreeMap<String, u64>> {
-        let mut statement = self.conn.prepare(
-            "SELECT coalesce(tbl_name, dbstat.name), sum(pgsize)
-             FROM dbstat LEFT JOIN sqlite_schema USING (name)
-             WHERE aggregate = TRUE GROUP BY 1",
-        )?;
-        let rows = statement.query_map([], |row| Ok((row.get(0)?, non_negative(row.get(1)?))))?;
-        Ok(rows.collect::<rusqlite::Result<_>>()?)
-    }
+/// Bytes of the pages of each table, its indexes counted with it.
+fn table_sizes(read: &ReadTx<'_>) -> Result<BTreeMap<String, u64>> {
+    let mut statement = read.conn.prepare(
+        "SELECT coalesce(tbl_name, dbstat.name), sum(pgsize)
+         FROM dbstat LEFT JOIN sqlite_schema USING (name)
+         WHERE aggregate = TRUE GROUP BY 1",
+    )?;
+    let rows = statement.query_map([], |row| Ok((row.get(0)?, non_negative(row.get(1)?))))?;
+    Ok(rows.collect::<rusqlite::Result<_>>()?)
+}
 
-    fn kind_sizes(&self) -> Result<Vec<EventKindSize>> {
-        let mut statement = self.conn.prepare(
-            "SELECT kind, count(*), sum(payload IS NULL AND text_to IS NULL),
-                    sum(coalesce(octet_length(payload), 0) + coalesce(octet_length(refs), 0))
-             FROM event GROUP BY kind ORDER BY kind",
-        )?;
-        let mut rows = statement.query([])?;
-        let mut kinds = Vec::new();
-        while let Some(row) = rows.next()? {
-            let code = row.get(0)?;
-            let kind = EventKind::from_code(code)
-                .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
-            let stubs = if kind.has_no_payload() { 0 } else { non_negative(row.get(2)?) };
-            let (rows, bytes) = (non_negative(row.get(1)?), non_negative(row.get(3)?));
-            kinds.push(EventKindSize { kind, rows, stubs, bytes });
-        }
-        Ok(kinds)
+fn kind_sizes(read: &ReadTx<'_>) -> Result<Vec<EventKindSize>> {
+    let mut statement = read.conn.prepare(
+        "SELECT kind, count(*), sum(payload IS NULL AND text_to IS NULL),
+                sum(coalesce(octet_length(payload), 0) + coalesce(octet_length(refs), 0))
+         FROM event GROUP BY kind ORDER BY kind",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut kinds = Vec::new();
+    while let Some(row) = rows.next()? {
+        let code = row.get(0)?;
+        let kind = EventKind::from_code(code)
+            .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
+        let stubs = if kind.has_no_payload() { 0 } else { non_negative(row.get(2)?) };
+        let (rows, bytes) = (non_negative(row.get(1)?), non_negative(row.get(3)?));
+        kinds.push(EventKindSize { kind, rows, stubs, bytes });
     }
+    Ok(kinds)
+}
 
-    fn session_sizes(&self, top: usize) -> Result<Vec<SessionSize>> {
-        let mut statement = self.conn.prepare(
-            "SELECT stream.id, sum(bytes) AS total FROM (
-               SELECT session, coalesce(octet_length(payload), 0) + coalesce(octet_length(refs), 0)
-                 + coalesce((SELECT sum(size) FROM blob_use JOIN blob USING (hash)
-                             WHERE blob_use.cursor = event.cursor), 0) AS bytes
-               FROM event WHERE session IS NOT NULL
-               UNION ALL
-               SELECT event.session, octet_length(text) FROM chunk
-               JOIN event ON event.cursor = chunk.part)
-             JOIN stream USING (session) GROUP BY session ORDER BY total DESC LIMIT ?1",
-        )?;
-        let mut rows = statement.query([top as i64])?;
-        let mut sessions = Vec::new();
-        while let Some(row) = rows.next()? {
-            let session = parse_stored(row.get(0)?)?;
-            sessions.push(SessionSize { session, bytes: non_negative(row.get(1)?) });
-        }
-        Ok(sessions)
+fn session_sizes(read: &ReadTx<'_>, top: usize) -> Result<Vec<SessionSize>> {
+    let mut statement = read.conn.prepare(
+        "SELECT stream.id, sum(bytes) AS total FROM (
+           SELECT session, coalesce(octet_length(payload), 0) + coalesce(octet_length(refs), 0)
+             + coalesce((SELECT sum(size) FROM blob_use JOIN blob USING (hash)
+                         WHERE blob_use.cursor = event.cursor), 0) AS bytes
+           FROM event WHERE session IS NOT NULL
+           UNION ALL
+           SELECT event.session, octet_length(text) FROM chunk
+           JOIN event ON event.cursor = chunk.part)
+         JOIN stream USING (session) GROUP BY session ORDER BY total DESC LIMIT ?1",
+    )?;
+    let mut rows = statement.query([top as i64])?;
+    let mut sessions = Vec::new();
+    while let Some(row) = rows.next()? {
+        let session = parse_stored(row.get(0)?)?;
+        sessions.push(SessionSize { session, bytes: non_negative(row.get(1)?) });
     }
+    Ok(sessions)
 }
 
 fn non_negative(n: i64) -> u64 {

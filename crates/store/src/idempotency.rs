@@ -31,36 +31,32 @@ fn answer_key(key: &str) -> String {
     format!("{key}\nanswer")
 }
 
-impl ReadTx<'_> {
-    fn find_stored_result(&self, actor: &str, key: &str) -> Result<Option<String>> {
-        Ok(self
-            .conn
-            .prepare_cached(
-                "SELECT result FROM idempotency
-                 WHERE actor = (SELECT num FROM actor WHERE name = ?1) AND key = ?2",
-            )?
-            .query_row((actor, key), |row| row.get(0))
-            .optional()?)
-    }
+fn find_stored_result(read: &ReadTx<'_>, actor: &str, key: &str) -> Result<Option<String>> {
+    Ok(read
+        .conn
+        .prepare_cached(
+            "SELECT result FROM idempotency
+             WHERE actor = (SELECT num FROM actor WHERE name = ?1) AND key = ?2",
+        )?
+        .query_row((actor, key), |row| row.get(0))
+        .optional()?)
 }
 
-impl Tx<'_> {
-    /// Notes that the call under this context's key has begun, with its first event.
-    pub(crate) fn record_call_start(&self, cursor: i64) -> Result<()> {
-        let Some(key) = &self.ctx.idempotency_key else { return Ok(()) };
-        self.insert_result(&start_key(key), &cursor.to_string())
-    }
+/// Notes that the call under this context's key has begun, with its first event.
+pub(crate) fn record_call_start(tx: &Tx<'_>, cursor: i64) -> Result<()> {
+    let Some(key) = &tx.ctx.idempotency_key else { return Ok(()) };
+    insert_result(tx, &start_key(key), &cursor.to_string())
+}
 
-    fn insert_result(&self, key: &str, result: &str) -> Result<()> {
-        self.count_bytes(result.len() as u64);
-        self.conn
-            .prepare_cached(
-                "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)
-                 ON CONFLICT (actor, key) DO NOTHING",
-            )?
-            .execute((self.user_num()?, key, result, self.now().0))?;
-        Ok(())
-    }
+fn insert_result(tx: &Tx<'_>, key: &str, result: &str) -> Result<()> {
+    tx.count_bytes(result.len() as u64);
+    tx.conn
+        .prepare_cached(
+            "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)
+             ON CONFLICT (actor, key) DO NOTHING",
+        )?
+        .execute((tx.user_num()?, key, result, tx.now().0))?;
+    Ok(())
 }
 
 impl Store {
@@ -73,13 +69,12 @@ impl Store {
         let Some(key) = &ctx.idempotency_key else { return Ok(IdempotencyRecord::default()) };
         let actor = ctx.actor.as_str();
         self.read(ctx, |r| {
-            let began = r
-                .find_stored_result(actor, &start_key(key))?
+            let began = crate::idempotency::find_stored_result(r, actor, &start_key(key))?
                 .and_then(|text| text.parse().ok())
                 .map(LogCursor);
             Ok(IdempotencyRecord {
                 first_event: began,
-                answer: r.find_stored_result(actor, &answer_key(key))?,
+                answer: crate::idempotency::find_stored_result(r, actor, &answer_key(key))?,
             })
         })
     }
@@ -91,6 +86,27 @@ impl Store {
     /// Only what the database refuses.
     pub fn store_answer(&self, ctx: &Context, text: String) -> Result<()> {
         let Some(key) = ctx.idempotency_key.clone() else { return Ok(()) };
-        self.write(ctx, move |tx| tx.insert_result(&answer_key(&key), &text)).wait()
+        self.write(ctx, move |tx| crate::idempotency::insert_result(tx, &answer_key(&key), &text))
+            .wait()
     }
+}
+
+/// True if the idempotency key was used; then the stored result.
+pub(crate) fn find_result(tx: &Tx<'_>, key: &str) -> Result<Option<String>> {
+    Ok(tx
+        .conn
+        .prepare_cached("SELECT result FROM idempotency WHERE actor = ?1 AND key = ?2")?
+        .query_row((tx.acting_actor_num()?, key), |row| row.get(0))
+        .optional()?)
+}
+
+/// Keeps the result of a call for its repeats.
+pub(crate) fn store_result(tx: &Tx<'_>, key: &str, result: &str) -> Result<()> {
+    tx.count_bytes(result.len() as u64);
+    tx.conn
+        .prepare_cached(
+            "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)",
+        )?
+        .execute((tx.acting_actor_num()?, key, result, tx.now().0))?;
+    Ok(())
 }

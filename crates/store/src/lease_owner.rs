@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::path::PathBuf;
 
-use rusqlite::OptionalExtension;
 use turnstone_core::id::SessionId;
 use turnstone_core::time::EpochMillis;
 
@@ -124,10 +123,17 @@ pub enum LeaseTakeover {
     Force,
 }
 
-impl Tx<'_> {
+/// Takes and releases the lease of a session.
+#[derive(Clone, Copy)]
+pub struct LeaseMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl LeaseMutations<'_> {
     /// Who holds the lease on a session, and its epoch.
-    pub(crate) fn lease_holder(&self, session: i64) -> Result<(Option<OwnerId>, i64)> {
+    pub(crate) fn holder(&self, session: i64) -> Result<(Option<OwnerId>, i64)> {
         let (owner, epoch): (Option<String>, i64) = self
+            .tx
             .conn
             .prepare_cached("SELECT owner, epoch FROM stream WHERE session = ?1")?
             .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
@@ -135,33 +141,35 @@ impl Tx<'_> {
     }
 
     /// Takes the lease on a session for `owner`. Held by the same owner, it stays as it is.
-    pub(crate) fn acquire_lease(
+    pub(crate) fn acquire(
         &self,
         layout: &DataLayout,
         session: &SessionId,
         owner: &OwnerId,
         takeover: LeaseTakeover,
     ) -> Result<Lease> {
-        let num = self.session_num(session)?;
-        let (holder, epoch) = self.lease_holder(num)?;
+        let num = self.tx.session_num(session)?;
+        let (holder, epoch) = self.holder(num)?;
         match holder {
             Some(holder) if holder == *owner => {
                 return Ok(Lease { session: session.clone(), owner: holder, epoch });
             }
             Some(holder)
-                if takeover == LeaseTakeover::IfDead && is_alive(layout, &holder, self.now())? =>
+                if takeover == LeaseTakeover::IfDead
+                    && is_alive(layout, &holder, self.tx.now())? =>
             {
                 return Err(StoreError::Busy(session.clone()));
             }
             _ => {}
         }
-        let epoch = self.set_lease_holder(num, Some(owner))?;
+        let epoch = self.set_holder(num, Some(owner))?;
         Ok(Lease { session: session.clone(), owner: owner.clone(), epoch })
     }
 
     /// Gives the session to `owner` or to nobody; whoever held it is fenced.
-    pub(crate) fn set_lease_holder(&self, session: i64, owner: Option<&OwnerId>) -> Result<i64> {
+    pub(crate) fn set_holder(&self, session: i64, owner: Option<&OwnerId>) -> Result<i64> {
         Ok(self
+            .tx
             .conn
             .prepare_cached(
                 "UPDATE stream SET owner = ?2, epoch = epoch + 1 WHERE session = ?1
@@ -172,8 +180,9 @@ impl Tx<'_> {
 
     /// Gives a lease back. Returns false if somebody else holds it by now, or needs it: one process
     /// has one lease on a session, and another thread of it may have begun a turn meanwhile.
-    pub(crate) fn release_lease(&self, lease: &Lease) -> Result<bool> {
+    pub(crate) fn release(&self, lease: &Lease) -> Result<bool> {
         let changed = self
+            .tx
             .conn
             .prepare_cached(
                 "UPDATE stream SET owner = NULL WHERE id = ?1 AND owner = ?2 AND epoch = ?3
@@ -182,26 +191,6 @@ impl Tx<'_> {
             )?
             .execute((lease.session.as_str(), lease.owner.as_str(), lease.epoch))?;
         Ok(changed == 1)
-    }
-
-    /// True if the idempotency key was used; then the stored result.
-    pub(crate) fn find_idempotent_result(&self, key: &str) -> Result<Option<String>> {
-        Ok(self
-            .conn
-            .prepare_cached("SELECT result FROM idempotency WHERE actor = ?1 AND key = ?2")?
-            .query_row((self.acting_actor_num()?, key), |row| row.get(0))
-            .optional()?)
-    }
-
-    /// Keeps the result of a call for its repeats.
-    pub(crate) fn store_idempotent_result(&self, key: &str, result: &str) -> Result<()> {
-        self.count_bytes(result.len() as u64);
-        self.conn
-            .prepare_cached(
-                "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)",
-            )?
-            .execute((self.acting_actor_num()?, key, result, self.now().0))?;
-        Ok(())
     }
 }
 

@@ -16,6 +16,7 @@ mod data_layout;
 mod disk_usage;
 mod doctor;
 mod error;
+mod event_append;
 mod idempotency;
 mod lease_owner;
 mod log_compaction;
@@ -43,28 +44,33 @@ mod writer_job;
 pub use backup::BackupReport;
 pub use blob::BlobHash;
 pub use commit_watch::{CommitMark, CommitWatch};
-pub use consumer::{LogConsumer, MAX_LAG_BYTES, MAX_LAG_MS};
+pub use consumer::{ConsumerMutations, ConsumerQueries, LogConsumer, MAX_LAG_BYTES, MAX_LAG_MS};
 pub use context::{Actor, ActorError, Context, Lease, OwnerId};
 pub use data_layout::DataLayout;
 pub use disk_usage::{ConsumerBacklog, DatabaseSizes, EventKindSize, SessionSize};
 pub use doctor::{Diagnosis, Finding, Severity, diagnose};
 pub use error::{DatabaseOpenError, Result, StoreError};
 pub use idempotency::IdempotencyRecord;
-pub use lease_owner::LeaseTakeover;
+pub use lease_owner::{LeaseMutations, LeaseTakeover};
 pub use maintenance::{DatabaseMaintenanceReport, MaintenanceBudget, MaintenanceLimits};
 pub use mutation::{
-    CloseChangeSet, CopyChangeSet, EndTurn, FinishedOperation, GuardExpiry, NewChangeSet,
-    NewOperation, NewPart, NewTurn, PromptDelivery, PromptReceipt, ReplicationOutcome, ShareRecord,
-    TurnEndOutcome, TurnExpiry,
+    ChangeSetMutations, CloseChangeSet, CopyChangeSet, EndTurn, ExpiryMutations, FinishedOperation,
+    GuardExpiry, MessageMutations, NewChangeSet, NewOperation, NewPart, NewTurn,
+    OperationMutations, ProjectMutations, PromptDelivery, PromptMutations, PromptReceipt,
+    ReplicationOutcome, RequestMutations, SessionMutations, ShareMutations, ShareRecord,
+    SyncMutations, TurnEndOutcome, TurnExpiry, TurnMutations,
 };
 pub use projection_check::ProjectionMismatch;
 pub use purge::DeletionReport;
 pub use read::{
-    ChangeSetRow, ExpiredTurn, FeedBody, FeedCache, FeedEvent, FeedPage, FeedSession, GuardPin,
-    HeadDelta, HistoricalSession, LogEvent, LogPage, LogTail, MessageOutlineRow, MessagePage,
-    MessagePageJson, MessageWithParts, OperationEnd, OperationRow, PartRenderer, PromptStatus,
-    ReadTx, SessionAtBoundary, SessionDelta, SessionFilter, SessionJson, SessionPage, SessionRow,
-    StreamBoundary, SyncBody, SyncEvent, TextDelta, TurnRow, UnfinishedExpiry,
+    ChangeSetQueries, ChangeSetRow, ExpiredTurn, ExpiryQueries, FeedBody, FeedCache, FeedEvent,
+    FeedPage, FeedQueries, FeedSession, GuardPin, HeadDelta, HistoricalSession, HistoryQueries,
+    LogEvent, LogPage, LogQueries, LogTail, MessageOutlineRow, MessagePage, MessagePageJson,
+    MessageQueries, MessageWithParts, OperationEnd, OperationQueries, OperationRow, PartRenderer,
+    ProjectQueries, PromptQueries, PromptStatus, ReadTx, RequestQueries, SessionAtBoundary,
+    SessionDelta, SessionFilter, SessionJson, SessionPage, SessionQueries, SessionRow,
+    ShareQueries, StreamBoundary, SyncBody, SyncEvent, SyncQueries, TextDelta, TurnQueries,
+    TurnRow, UnfinishedExpiry, WireJsonQueries,
 };
 pub use rebuild::{RebuildProgress, RebuildReport};
 pub use redaction::RedactionReport;

@@ -171,7 +171,7 @@ impl Store {
                 return Ok(false);
             }
             done.marked_consumers =
-                self.write(ctx, move |tx| tx.mark_lagging_consumers(stale, bytes)).wait()?;
+                self.write(ctx, move |tx| tx.consumers().mark_lagging(stale, bytes)).wait()?;
         }
         let recent = ctx.now.plus(-upkeep.grace_ms);
         let limit = self.read(ctx, |r| log_compaction::compaction_limit(r.conn, recent, stale))?;

@@ -39,14 +39,14 @@ impl Store {
     /// [`StoreError::NoSession`]; then nothing was deleted.
     pub fn delete_session(&self, ctx: &Context, id: &SessionId) -> Result<DeletionReport> {
         let root = id.clone();
-        let tree = self.write(ctx, move |tx| tx.session_tree(&root)).wait()?;
+        let tree = self.write(ctx, move |tx| crate::purge::session_tree(tx, &root)).wait()?;
         // Deepest first, so that a crash in between never leaves a child without its parent.
         // Up to `HIDE` sessions go in one transaction.
         for piece in tree.rchunks(HIDE_BATCH) {
             let piece = piece.to_vec();
-            self.write(ctx, move |tx| tx.hide_sessions(&piece)).wait()?;
+            self.write(ctx, move |tx| crate::purge::hide_sessions(tx, &piece)).wait()?;
         }
-        while self.write(ctx, |tx| tx.write_tombstones(TOMBSTONE_BATCH)).wait()? {}
+        while self.write(ctx, |tx| crate::purge::write_tombstones(tx, TOMBSTONE_BATCH)).wait()? {}
         let sessions = tree.into_iter().map(|(_, id)| parse_stored(id)).collect::<Result<_>>()?;
         Ok(DeletionReport { sessions })
     }
@@ -60,7 +60,7 @@ impl Store {
     pub fn purge_deleted(&self, ctx: &Context, steps: usize) -> Result<bool> {
         for _ in 0..steps {
             fail::fail_point!("store::purge_step");
-            if !self.write(ctx, |tx| tx.purge_step()).wait()? {
+            if !self.write(ctx, |tx| crate::purge::purge_step(tx)).wait()? {
                 return Ok(true);
             }
         }
@@ -96,152 +96,147 @@ const PURGE_EVENTS: &str = "DELETE FROM event WHERE cursor IN
 /// Events whose values are let go in one transaction, and how many of each.
 const RELEASE_BATCH: (i64, i64) = (40, 3);
 
-impl Tx<'_> {
-    /// A session and its descendants, parents first: `(number, id)`.
-    fn session_tree(&self, root: &SessionId) -> Result<Vec<(i64, String)>> {
-        let mut tree = vec![(self.session_num(root)?, root.to_string())];
-        let mut at = 0;
-        while let Some((_, id)) = tree.get(at) {
-            let mut statement = self.conn.prepare_cached(
-                "SELECT num, id FROM session WHERE parent = ?1 AND hidden = 0 ORDER BY num",
-            )?;
-            let children: Vec<(i64, String)> = statement
-                .query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?
-                .collect::<rusqlite::Result<_>>()?;
-            // A session cannot descend from itself, but an imported one might claim so.
-            let fresh: Vec<_> = children.into_iter().filter(|c| !tree.contains(c)).collect();
-            tree.extend(fresh);
-            at += 1;
-        }
-        Ok(tree)
-    }
-
-    fn hide_sessions(&self, piece: &[(i64, String)]) -> Result<()> {
-        for (num, id) in piece {
-            self.abort_open_turn(*num, id)?;
-            self.conn
-                .prepare_cached("UPDATE session SET hidden = 1 WHERE num = ?1")?
-                .execute([num])?;
-            self.conn
-                .prepare_cached("INSERT OR IGNORE INTO purge (session, time) VALUES (?1, ?2)")?
-                .execute((num, self.now().0))?;
-        }
-        if piece.len() <= TOMBSTONE_BATCH {
-            self.write_tombstones(TOMBSTONE_BATCH)?;
-        }
-        Ok(())
-    }
-
-    fn abort_open_turn(&self, num: i64, id: &str) -> Result<()> {
-        let open: Option<String> = self
-            .conn
-            .prepare_cached("SELECT id FROM turn WHERE session = ?1 AND ended IS NULL")?
-            .query_row([num], |row| row.get(0))
-            .optional()?;
-        let Some(turn) = open else { return Ok(()) };
-        self.set_lease_holder(num, None)?;
-        let turn: TurnId = parse_stored(turn)?;
-        let session: SessionId = parse_stored(id.to_owned())?;
-        let end = EndTurn { session, turn, outcome: TurnOutcome::Aborted, error: None };
-        self.end_turn_by(&end, TurnEnder::Recovery)?;
-        Ok(())
-    }
-
-    /// Writes tombstones of hidden sessions; returns true if there may be more.
-    fn write_tombstones(&self, limit: usize) -> Result<bool> {
-        let mut statement =
-            self.conn.prepare_cached("SELECT session FROM purge WHERE announced = 0 LIMIT ?1")?;
-        let nums: Vec<i64> = statement
-            .query_map([limit as i64], |row| row.get(0))?
+/// A session and its descendants, parents first: `(number, id)`.
+fn session_tree(tx: &Tx<'_>, root: &SessionId) -> Result<Vec<(i64, String)>> {
+    let mut tree = vec![(tx.session_num(root)?, root.to_string())];
+    let mut at = 0;
+    while let Some((_, id)) = tree.get(at) {
+        let mut statement = tx.conn.prepare_cached(
+            "SELECT num, id FROM session WHERE parent = ?1 AND hidden = 0 ORDER BY num",
+        )?;
+        let children: Vec<(i64, String)> = statement
+            .query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
-        for num in &nums {
-            let gone = load_session(self.conn, self.blobs, *num)?;
-            // What is needed to tell readers of that directory; nothing of what was said in it.
-            let tombstone = json!({
-                "id": gone.id, "projectID": gone.project, "directory": gone.directory,
-                "parentID": gone.parent,
-            });
-            let draft = EventDraft::new(Some(*num), EventKind::SessionDeleted, Some(*num));
-            self.append(&draft.payload(PreparedPayload::new(&tombstone)?))?;
-            self.conn
-                .prepare_cached("UPDATE stream SET deleted = 1, owner = NULL WHERE session = ?1")?
-                .execute([num])?;
-            self.conn
-                .prepare_cached("UPDATE purge SET announced = 1 WHERE session = ?1")?
-                .execute([num])?;
-        }
-        Ok(nums.len() == limit)
+        // A session cannot descend from itself, but an imported one might claim so.
+        let fresh: Vec<_> = children.into_iter().filter(|c| !tree.contains(c)).collect();
+        tree.extend(fresh);
+        at += 1;
     }
+    Ok(tree)
+}
 
-    /// Takes one bounded step; returns false when nothing is left to do.
-    fn purge_step(&self) -> Result<bool> {
-        if self.write_tombstones(TOMBSTONE_BATCH)? {
+fn hide_sessions(tx: &Tx<'_>, piece: &[(i64, String)]) -> Result<()> {
+    for (num, id) in piece {
+        abort_open_turn(tx, *num, id)?;
+        tx.conn.prepare_cached("UPDATE session SET hidden = 1 WHERE num = ?1")?.execute([num])?;
+        tx.conn
+            .prepare_cached("INSERT OR IGNORE INTO purge (session, time) VALUES (?1, ?2)")?
+            .execute((num, tx.now().0))?;
+    }
+    if piece.len() <= TOMBSTONE_BATCH {
+        write_tombstones(tx, TOMBSTONE_BATCH)?;
+    }
+    Ok(())
+}
+
+fn abort_open_turn(tx: &Tx<'_>, num: i64, id: &str) -> Result<()> {
+    let open: Option<String> = tx
+        .conn
+        .prepare_cached("SELECT id FROM turn WHERE session = ?1 AND ended IS NULL")?
+        .query_row([num], |row| row.get(0))
+        .optional()?;
+    let Some(turn) = open else { return Ok(()) };
+    tx.leases().set_holder(num, None)?;
+    let turn: TurnId = parse_stored(turn)?;
+    let session: SessionId = parse_stored(id.to_owned())?;
+    let end = EndTurn { session, turn, outcome: TurnOutcome::Aborted, error: None };
+    tx.turns().end_by(&end, TurnEnder::Recovery)?;
+    Ok(())
+}
+
+/// Writes tombstones of hidden sessions; returns true if there may be more.
+fn write_tombstones(tx: &Tx<'_>, limit: usize) -> Result<bool> {
+    let mut statement =
+        tx.conn.prepare_cached("SELECT session FROM purge WHERE announced = 0 LIMIT ?1")?;
+    let nums: Vec<i64> =
+        statement.query_map([limit as i64], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+    for num in &nums {
+        let gone = load_session(tx.conn, tx.blobs, *num)?;
+        // What is needed to tell readers of that directory; nothing of what was said in it.
+        let tombstone = json!({
+            "id": gone.id, "projectID": gone.project, "directory": gone.directory,
+            "parentID": gone.parent,
+        });
+        let draft = EventDraft::new(Some(*num), EventKind::SessionDeleted, Some(*num));
+        tx.append(&draft.payload(PreparedPayload::new(&tombstone)?))?;
+        tx.conn
+            .prepare_cached("UPDATE stream SET deleted = 1, owner = NULL WHERE session = ?1")?
+            .execute([num])?;
+        tx.conn
+            .prepare_cached("UPDATE purge SET announced = 1 WHERE session = ?1")?
+            .execute([num])?;
+    }
+    Ok(nums.len() == limit)
+}
+
+/// Takes one bounded step; returns false when nothing is left to do.
+fn purge_step(tx: &Tx<'_>) -> Result<bool> {
+    if write_tombstones(tx, TOMBSTONE_BATCH)? {
+        return Ok(true);
+    }
+    let next: Option<i64> = tx
+        .conn
+        .prepare_cached("SELECT session FROM purge ORDER BY session LIMIT 1")?
+        .query_row([], |row| row.get(0))
+        .optional()?;
+    let Some(session) = next else { return Ok(false) };
+    for sql in PURGE_STATEMENTS {
+        if tx.conn.prepare_cached(sql)?.execute([session])? > 0 {
             return Ok(true);
         }
-        let next: Option<i64> = self
-            .conn
-            .prepare_cached("SELECT session FROM purge ORDER BY session LIMIT 1")?
-            .query_row([], |row| row.get(0))
-            .optional()?;
-        let Some(session) = next else { return Ok(false) };
-        for sql in PURGE_STATEMENTS {
-            if self.conn.prepare_cached(sql)?.execute([session])? > 0 {
-                return Ok(true);
-            }
-        }
-        if self.release_session_blobs(session)? {
-            return Ok(true);
-        }
-        let gone = self.conn.prepare_cached(PURGE_EVENTS)?.execute([session])?;
-        self.extend_first_stub(session)?;
-        if gone > 0 {
-            return Ok(true);
-        }
-        self.conn.prepare_cached("DELETE FROM purge WHERE session = ?1")?.execute([session])?;
-        Ok(true)
     }
+    if release_session_blobs(tx, session)? {
+        return Ok(true);
+    }
+    let gone = tx.conn.prepare_cached(PURGE_EVENTS)?.execute([session])?;
+    extend_first_stub(tx, session)?;
+    if gone > 0 {
+        return Ok(true);
+    }
+    tx.conn.prepare_cached("DELETE FROM purge WHERE session = ?1")?.execute([session])?;
+    Ok(true)
+}
 
-    /// Lets go of large values the session's events used; returns false when none are left.
-    fn release_session_blobs(&self, session: i64) -> Result<bool> {
-        let cursors: Vec<i64> = self
-            .conn
+/// Lets go of large values the session's events used; returns false when none are left.
+fn release_session_blobs(tx: &Tx<'_>, session: i64) -> Result<bool> {
+    let cursors: Vec<i64> = tx
+        .conn
+        .prepare_cached(
+            "SELECT DISTINCT blob_use.cursor FROM event
+             JOIN blob_use ON blob_use.cursor = event.cursor
+             WHERE event.session = ?1 LIMIT ?2",
+        )?
+        .query_map((session, RELEASE_BATCH.0), |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for cursor in &cursors {
+        // The event first: what is left of it refers to nothing any more.
+        tx.conn
             .prepare_cached(
-                "SELECT DISTINCT blob_use.cursor FROM event
-                 JOIN blob_use ON blob_use.cursor = event.cursor
-                 WHERE event.session = ?1 LIMIT ?2",
+                "UPDATE event SET payload = NULL, refs = NULL, text_from = NULL,
+                   text_to = NULL, sum = NULL WHERE cursor = ?1",
             )?
-            .query_map((session, RELEASE_BATCH.0), |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
-        for cursor in &cursors {
-            // The event first: what is left of it refers to nothing any more.
-            self.conn
-                .prepare_cached(
-                    "UPDATE event SET payload = NULL, refs = NULL, text_from = NULL,
-                       text_to = NULL, sum = NULL WHERE cursor = ?1",
-                )?
-                .execute([cursor])?;
-            blob::release_blobs(self.conn, *cursor, self.now(), RELEASE_BATCH.1)?;
-        }
-        Ok(!cursors.is_empty())
+            .execute([cursor])?;
+        blob::release_blobs(tx.conn, *cursor, tx.now(), RELEASE_BATCH.1)?;
     }
+    Ok(!cursors.is_empty())
+}
 
-    /// The session's first event becomes the stub of all numbers before the next one that is left,
-    /// so that readers never see a gap.
-    fn extend_first_stub(&self, session: i64) -> Result<()> {
-        let next: i64 = self
-            .conn
-            .prepare_cached(
-                "SELECT min(seq - span + 1) FROM event WHERE session = ?1 AND cursor <> ?1",
-            )?
-            .query_row([session], |row| row.get::<_, Option<i64>>(0))?
-            .ok_or_else(|| StoreError::Internal("a deleted session has no tombstone".to_owned()))?;
-        self.conn
-            .prepare_cached(
-                "UPDATE event SET seq = ?2, span = ?2, payload = NULL, refs = NULL,
-                   text_from = NULL, text_to = NULL, sum = NULL
-                 WHERE cursor = ?1",
-            )?
-            .execute((session, next - 1))?;
-        Ok(())
-    }
+/// The session's first event becomes the stub of all numbers before the next one that is left,
+/// so that readers never see a gap.
+fn extend_first_stub(tx: &Tx<'_>, session: i64) -> Result<()> {
+    let next: i64 = tx
+        .conn
+        .prepare_cached(
+            "SELECT min(seq - span + 1) FROM event WHERE session = ?1 AND cursor <> ?1",
+        )?
+        .query_row([session], |row| row.get::<_, Option<i64>>(0))?
+        .ok_or_else(|| StoreError::Internal("a deleted session has no tombstone".to_owned()))?;
+    tx.conn
+        .prepare_cached(
+            "UPDATE event SET seq = ?2, span = ?2, payload = NULL, refs = NULL,
+               text_from = NULL, text_to = NULL, sum = NULL
+             WHERE cursor = ?1",
+        )?
+        .execute((session, next - 1))?;
+    Ok(())
 }

@@ -117,7 +117,8 @@ impl Store {
         done.events = self.redact_events(ctx, &words, dry_run)?;
         fail::fail_point!("store::redacted_events");
         if !dry_run {
-            self.write(ctx, move |tx| tx.redact_titles_and_results(&words)).wait()?;
+            self.write(ctx, move |tx| crate::redaction::redact_titles_and_results(tx, &words))
+                .wait()?;
             self.reindex(ctx)?;
             self.vacuum_and_truncate()?;
         }
@@ -154,7 +155,9 @@ impl Store {
             let mut is_left = !dry_run;
             while is_left {
                 let clean = clean.clone();
-                is_left = !self.write(ctx, move |tx| tx.replace_blob(&hash, &clean)).wait()?;
+                is_left = !self
+                    .write(ctx, move |tx| crate::redaction::replace_blob(tx, &hash, &clean))
+                    .wait()?;
             }
         }
         Ok(count)
@@ -210,7 +213,10 @@ impl Store {
                 let now = clean.get(at..at + text.len()).unwrap_or_default().to_owned();
                 at += text.len();
                 if !dry_run && now != text {
-                    self.write(ctx, move |tx| tx.rewrite_chunk(num, part, start, &now)).wait()?;
+                    self.write(ctx, move |tx| {
+                        crate::redaction::rewrite_chunk(tx, num, part, start, &now)
+                    })
+                    .wait()?;
                 }
             }
         }
@@ -236,8 +242,9 @@ impl Store {
                 };
                 count += 1;
                 if !dry_run {
-                    let swap =
-                        move |tx: &Tx<'_>| tx.rewrite_event(LogCursor(cursor), Some(&clean), None);
+                    let swap = move |tx: &Tx<'_>| {
+                        crate::redaction::rewrite_event(tx, LogCursor(cursor), Some(&clean), None)
+                    };
                     self.write(ctx, swap).wait()?;
                 }
             }
@@ -245,113 +252,110 @@ impl Store {
     }
 }
 
-impl Tx<'_> {
-    /// Gives an event another payload or other references, and the sum of them.
-    fn rewrite_event(
-        &self,
-        at: LogCursor,
-        payload: Option<&str>,
-        refs: Option<&str>,
-    ) -> Result<()> {
-        let sum = {
-            let mut statement = self.conn.prepare_cached(
-                "SELECT cursor, session, seq, sync_seq, kind, entity, actor, time, version,
-                        payload, refs, text_from, text_to, sum, span
-                 FROM event WHERE cursor = ?1",
-            )?;
-            let mut rows = statement.query([at.0])?;
-            let Some(row) = rows.next()? else { return Ok(()) };
-            let mut event = EventRow::from_row(row)?.event;
-            event.payload = payload.or(event.payload);
-            event.refs = refs.or(event.refs);
-            event.checksum()
-        };
-        self.conn
-            .prepare_cached(
-                "UPDATE event SET payload = coalesce(?2, payload), refs = coalesce(?3, refs),
-                        sum = ?4
-                 WHERE cursor = ?1",
-            )?
-            .execute((at.0, payload, refs, sum))?;
-        Ok(())
-    }
-
-    fn rewrite_chunk(&self, num: i64, part: i64, start: i64, text: &str) -> Result<()> {
-        self.conn.prepare_cached("UPDATE chunk SET text = ?2, sum = ?3 WHERE num = ?1")?.execute(
-            (
-                num,
-                text,
-                checksum::extend_checksum(checksum::empty_chunk_checksum(part, start), text),
-            ),
+/// Gives an event another payload or other references, and the sum of them.
+fn rewrite_event(
+    tx: &Tx<'_>,
+    at: LogCursor,
+    payload: Option<&str>,
+    refs: Option<&str>,
+) -> Result<()> {
+    let sum = {
+        let mut statement = tx.conn.prepare_cached(
+            "SELECT cursor, session, seq, sync_seq, kind, entity, actor, time, version,
+                    payload, refs, text_from, text_to, sum, span
+             FROM event WHERE cursor = ?1",
         )?;
-        Ok(())
-    }
+        let mut rows = statement.query([at.0])?;
+        let Some(row) = rows.next()? else { return Ok(()) };
+        let mut event = EventRow::from_row(row)?.event;
+        event.payload = payload.or(event.payload);
+        event.refs = refs.or(event.refs);
+        event.checksum()
+    };
+    tx.conn
+        .prepare_cached(
+            "UPDATE event SET payload = coalesce(?2, payload), refs = coalesce(?3, refs),
+                    sum = ?4
+             WHERE cursor = ?1",
+        )?
+        .execute((at.0, payload, refs, sum))?;
+    Ok(())
+}
 
-    /// Puts another value in the place of one, in some events; true when nobody refers to it.
-    fn replace_blob(&self, old: &BlobHash, clean: &str) -> Result<bool> {
-        let new = BlobHash::of(clean.as_bytes());
-        blob::put_blob(self.conn, self.blobs, &new, clean.as_bytes())?;
-        let cursors: Vec<i64> = self
+fn rewrite_chunk(tx: &Tx<'_>, num: i64, part: i64, start: i64, text: &str) -> Result<()> {
+    tx.conn.prepare_cached("UPDATE chunk SET text = ?2, sum = ?3 WHERE num = ?1")?.execute((
+        num,
+        text,
+        checksum::extend_checksum(checksum::empty_chunk_checksum(part, start), text),
+    ))?;
+    Ok(())
+}
+
+/// Puts another value in the place of one, in some events; true when nobody refers to it.
+fn replace_blob(tx: &Tx<'_>, old: &BlobHash, clean: &str) -> Result<bool> {
+    let new = BlobHash::of(clean.as_bytes());
+    blob::put_blob(tx.conn, tx.blobs, &new, clean.as_bytes())?;
+    let cursors: Vec<i64> = tx
+        .conn
+        .prepare_cached("SELECT cursor FROM blob_use WHERE hash = ?1 LIMIT ?2")?
+        .query_map((&old.0[..], AT_ONCE), |row| row.get(0))?
+        .collect::<rusqlite::Result<_>>()?;
+    for cursor in &cursors {
+        let refs: Option<String> = tx
             .conn
-            .prepare_cached("SELECT cursor FROM blob_use WHERE hash = ?1 LIMIT ?2")?
-            .query_map((&old.0[..], AT_ONCE), |row| row.get(0))?
-            .collect::<rusqlite::Result<_>>()?;
-        for cursor in &cursors {
-            let refs: Option<String> = self
-                .conn
-                .prepare_cached("SELECT refs FROM event WHERE cursor = ?1")?
-                .query_row([cursor], |row| row.get(0))?;
-            let list = parse_refs(refs.as_deref())?.into_iter().map(|(pointer, hash, length)| {
+            .prepare_cached("SELECT refs FROM event WHERE cursor = ?1")?
+            .query_row([cursor], |row| row.get(0))?;
+        let list =
+            parse_refs(refs.as_deref())?.into_iter().map(|(pointer, hash, length)| {
                 match hash == *old {
                     true => serde_json::json!([pointer, new.hex(), clean.len()]),
                     false => serde_json::json!([pointer, hash.hex(), length]),
                 }
             });
-            let refs = serde_json::Value::Array(list.collect()).to_string();
-            self.rewrite_event(LogCursor(*cursor), None, Some(&refs))?;
-            self.conn
-                .prepare_cached("DELETE FROM blob_use WHERE hash = ?1 AND cursor = ?2")?
-                .execute((&old.0[..], cursor))?;
-            self.conn
-                .prepare_cached("INSERT OR IGNORE INTO blob_use (hash, cursor) VALUES (?1, ?2)")?
-                .execute((&new.0[..], cursor))?;
-        }
-        if cursors.len() as i64 == AT_ONCE {
-            return Ok(false);
-        }
-        self.conn.prepare_cached("DELETE FROM blob WHERE hash = ?1")?.execute([&old.0[..]])?;
-        blob::mark_for_removal(self.conn, &old.0, self.now())?;
-        Ok(true)
+        let refs = serde_json::Value::Array(list.collect()).to_string();
+        rewrite_event(tx, LogCursor(*cursor), None, Some(&refs))?;
+        tx.conn
+            .prepare_cached("DELETE FROM blob_use WHERE hash = ?1 AND cursor = ?2")?
+            .execute((&old.0[..], cursor))?;
+        tx.conn
+            .prepare_cached("INSERT OR IGNORE INTO blob_use (hash, cursor) VALUES (?1, ?2)")?
+            .execute((&new.0[..], cursor))?;
     }
+    if cursors.len() as i64 == AT_ONCE {
+        return Ok(false);
+    }
+    tx.conn.prepare_cached("DELETE FROM blob WHERE hash = ?1")?.execute([&old.0[..]])?;
+    blob::mark_for_removal(tx.conn, &old.0, tx.now())?;
+    Ok(true)
+}
 
-    /// Titles, and answers that were kept for callers who repeat themselves.
-    fn redact_titles_and_results(&self, words: &RedactionTerms) -> Result<()> {
-        let titles: Vec<(i64, String)> = self
-            .conn
-            .prepare_cached("SELECT num, title FROM session")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        for (num, title) in titles {
-            if let Some(clean) = words.redact_text(&title) {
-                self.conn
-                    .prepare_cached("UPDATE session SET title = ?2 WHERE num = ?1")?
-                    .execute((num, clean))?;
-            }
+/// Titles, and answers that were kept for callers who repeat themselves.
+fn redact_titles_and_results(tx: &Tx<'_>, words: &RedactionTerms) -> Result<()> {
+    let titles: Vec<(i64, String)> = tx
+        .conn
+        .prepare_cached("SELECT num, title FROM session")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (num, title) in titles {
+        if let Some(clean) = words.redact_text(&title) {
+            tx.conn
+                .prepare_cached("UPDATE session SET title = ?2 WHERE num = ?1")?
+                .execute((num, clean))?;
         }
-        let kept: Vec<(i64, String, String)> = self
-            .conn
-            .prepare_cached("SELECT actor, key, result FROM idempotency")?
-            .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-            .collect::<rusqlite::Result<_>>()?;
-        for (actor, key, result) in kept {
-            if words.redact_json(&result).is_some() {
-                self.conn
-                    .prepare_cached("DELETE FROM idempotency WHERE actor = ?1 AND key = ?2")?
-                    .execute((actor, key))?;
-            }
-        }
-        Ok(())
     }
+    let kept: Vec<(i64, String, String)> = tx
+        .conn
+        .prepare_cached("SELECT actor, key, result FROM idempotency")?
+        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
+        .collect::<rusqlite::Result<_>>()?;
+    for (actor, key, result) in kept {
+        if words.redact_json(&result).is_some() {
+            tx.conn
+                .prepare_cached("DELETE FROM idempotency WHERE actor = ?1 AND key = ?2")?
+                .execute((actor, key))?;
+        }
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -179,11 +179,11 @@ impl Store {
         let key = ctx.idempotency_key.clone();
         self.write(ctx, move |tx| {
             let Some(key) = &key else { return run(tx) };
-            if let Some(result) = tx.find_idempotent_result(key)? {
+            if let Some(result) = crate::idempotency::find_result(tx, key)? {
                 return Ok(serde_json::from_str(&result)?);
             }
             let value = run(tx)?;
-            tx.store_idempotent_result(key, &serde_json::to_string(&value)?)?;
+            crate::idempotency::store_result(tx, key, &serde_json::to_string(&value)?)?;
             Ok(value)
         })
     }
@@ -334,7 +334,7 @@ impl Store {
     ) -> Result<Lease> {
         let owner = self.owner_id()?.clone();
         let (layout, session) = (self.layout.clone(), session.clone());
-        self.write(ctx, move |tx| tx.acquire_lease(&layout, &session, &owner, takeover)).wait()
+        self.write(ctx, move |tx| tx.leases().acquire(&layout, &session, &owner, takeover)).wait()
     }
 
     /// Tells whether a process that lives holds the lease on a session, this one included.
@@ -343,7 +343,7 @@ impl Store {
     ///
     /// [`StoreError::NoSession`].
     pub fn is_leased(&self, ctx: &Context, session: &SessionId) -> Result<bool> {
-        match self.read(ctx, |r| r.lease_holder(session))? {
+        match self.read(ctx, |r| r.turns().lease_holder(session))? {
             Some(owner) => lease_owner::is_alive(&self.layout, &owner, ctx.now),
             None => Ok(false),
         }

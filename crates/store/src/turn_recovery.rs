@@ -19,7 +19,7 @@ pub struct TurnRecoveryReport {
 
 /// Ends the running turns of dead owners (R28, R45).
 pub(crate) fn recover_turns(store: &Store, ctx: &Context) -> Result<TurnRecoveryReport> {
-    let open = store.read_without_recovery(ctx, |r| r.running_turns())?;
+    let open = store.read_without_recovery(ctx, |r| r.turns().running())?;
     let mut done = TurnRecoveryReport::default();
     for (session, turn, owner) in open {
         let alive = match &owner {
@@ -44,7 +44,7 @@ pub(crate) fn recover_turns(store: &Store, ctx: &Context) -> Result<TurnRecovery
 pub(crate) fn has_dead_turns(store: &Store, ctx: &Context, reader: &ReadTx<'_>) -> bool {
     // Who may not write cannot end a turn either.
     let Ok(own) = store.owner_id() else { return false };
-    let Ok(running) = reader.running_turns() else { return false };
+    let Ok(running) = reader.turns().running() else { return false };
     let mut owners: Vec<_> = running.into_iter().map(|(_, _, owner)| owner).collect();
     owners.dedup();
     let is_dead = |owner: &Option<OwnerId>| match owner {
@@ -73,12 +73,12 @@ fn interrupt_turn(
     let turn = turn.clone();
     store
         .write(ctx, move |tx| {
-            let (holder, _) = tx.lease_holder(session)?;
-            let state = tx.find_turn_state(&turn)?;
+            let (holder, _) = tx.leases().holder(session)?;
+            let state = tx.turns().find_state(&turn)?;
             if holder != owner || state != Some(TurnState::Running) {
                 return Ok(false);
             }
-            tx.set_lease_holder(session, None)?;
+            tx.leases().set_holder(session, None)?;
             let session = tx.session_id(session)?;
             let end = EndTurn {
                 session,
@@ -86,7 +86,7 @@ fn interrupt_turn(
                 outcome: TurnOutcome::Interrupted,
                 error: None,
             };
-            tx.end_turn_by(&end, TurnEnder::Recovery)?;
+            tx.turns().end_by(&end, TurnEnder::Recovery)?;
             Ok(true)
         })
         .wait()
@@ -100,7 +100,7 @@ impl Store {
     /// Only what the database refuses; false if the lease was lost before or a turn needs it.
     pub fn release_lease(&self, ctx: &Context, lease: &Lease) -> Result<bool> {
         let lease = lease.clone();
-        self.write(ctx, move |tx| tx.release_lease(&lease)).wait()
+        self.write(ctx, move |tx| tx.leases().release(&lease)).wait()
     }
 }
 
@@ -112,7 +112,7 @@ impl Store {
     /// Only what the database refuses, or an owner that cannot be looked at.
     pub fn find_abandoned_sessions(&self, ctx: &Context, mark: &str) -> Result<Vec<SessionId>> {
         let mut found = Vec::new();
-        for session in self.read(ctx, |r| r.archived_sessions_with_field(mark))? {
+        for session in self.read(ctx, |r| r.sessions().archived_with_field(mark))? {
             let owner = session.extra.get(mark).and_then(serde_json::Value::as_str);
             // Anything else was not written by us, and says nothing.
             let Some(owner) = owner.and_then(lease_owner::parse_owner_id) else { continue };

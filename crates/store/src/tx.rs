@@ -4,18 +4,29 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension};
-use turnstone_core::event::{EntityClass, EventKind};
+use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
-use turnstone_core::model::SCHEMA_VERSION;
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 
 use crate::actor_name;
-use crate::blob::{self, BlobDir};
-use crate::checksum::ChecksummedEvent;
+use crate::blob::BlobDir;
+use crate::consumer::ConsumerMutations;
 use crate::context::Context;
 use crate::error::{Result, StoreError};
+use crate::event_append::AssignedSeq;
+use crate::lease_owner::LeaseMutations;
+use crate::mutation::ChangeSetMutations;
+use crate::mutation::ExpiryMutations;
+use crate::mutation::MessageMutations;
+use crate::mutation::OperationMutations;
+use crate::mutation::ProjectMutations;
+use crate::mutation::PromptMutations;
+use crate::mutation::RequestMutations;
+use crate::mutation::SessionMutations;
+use crate::mutation::ShareMutations;
+use crate::mutation::SyncMutations;
+use crate::mutation::TurnMutations;
 use crate::payload::PreparedPayload;
-use crate::projection;
 
 /// The limits of one transaction (R23).
 const MAX_ROWS: u64 = 500;
@@ -94,14 +105,6 @@ pub(crate) struct EventDraft {
     pub(crate) permission: AppendPermission,
 }
 
-/// Where in its session's stream an event goes, and whether the session is shared.
-#[derive(Clone, Copy)]
-struct AssignedSeq {
-    seq: i64,
-    sync_seq: Option<i64>,
-    shared: bool,
-}
-
 /// Who may append an event.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AppendPermission {
@@ -146,13 +149,104 @@ pub struct Tx<'a> {
     pub(crate) ctx: &'a Context,
     pub(crate) group: &'a CommitGroup,
     /// The expected sequence number is compared once, by the first event of the call.
-    expected: Cell<Option<SessionSeq>>,
+    pub(crate) expected: Cell<Option<SessionSeq>>,
     /// The number of who acts, once it was looked up.
     acting: Cell<Option<i64>>,
-    last: Cell<Option<EventPosition>>,
+    pub(crate) last: Cell<Option<EventPosition>>,
 }
 
 impl<'a> Tx<'a> {
+    /// Writes sessions.
+    #[inline]
+    #[must_use]
+    pub const fn sessions(&self) -> SessionMutations<'_> {
+        SessionMutations { tx: self }
+    }
+
+    /// Writes projects and their approved rules.
+    #[inline]
+    #[must_use]
+    pub const fn projects(&self) -> ProjectMutations<'_> {
+        ProjectMutations { tx: self }
+    }
+
+    /// Writes messages, parts and streamed text.
+    #[inline]
+    #[must_use]
+    pub const fn messages(&self) -> MessageMutations<'_> {
+        MessageMutations { tx: self }
+    }
+
+    /// Begins, moves and ends turns.
+    #[inline]
+    #[must_use]
+    pub const fn turns(&self) -> TurnMutations<'_> {
+        TurnMutations { tx: self }
+    }
+
+    /// Admits prompts to the inbox and promotes them.
+    #[inline]
+    #[must_use]
+    pub const fn prompts(&self) -> PromptMutations<'_> {
+        PromptMutations { tx: self }
+    }
+
+    /// Writes requests to the user and their answers.
+    #[inline]
+    #[must_use]
+    pub const fn requests(&self) -> RequestMutations<'_> {
+        RequestMutations { tx: self }
+    }
+
+    /// Opens and closes change sets.
+    #[inline]
+    #[must_use]
+    pub const fn change_sets(&self) -> ChangeSetMutations<'_> {
+        ChangeSetMutations { tx: self }
+    }
+
+    /// Plans and finishes operations: undo, redo, jump, fork and eviction.
+    #[inline]
+    #[must_use]
+    pub const fn operations(&self) -> OperationMutations<'_> {
+        OperationMutations { tx: self }
+    }
+
+    /// Records which undo data expired.
+    #[inline]
+    #[must_use]
+    pub const fn expiry(&self) -> ExpiryMutations<'_> {
+        ExpiryMutations { tx: self }
+    }
+
+    /// Writes how sessions are shared.
+    #[inline]
+    #[must_use]
+    pub const fn shares(&self) -> ShareMutations<'_> {
+        ShareMutations { tx: self }
+    }
+
+    /// Applies numbered events that another store recorded.
+    #[inline]
+    #[must_use]
+    pub const fn sync(&self) -> SyncMutations<'_> {
+        SyncMutations { tx: self }
+    }
+
+    /// Moves the consumers of the log.
+    #[inline]
+    #[must_use]
+    pub const fn consumers(&self) -> ConsumerMutations<'_> {
+        ConsumerMutations { tx: self }
+    }
+
+    /// Takes and releases the lease of a session.
+    #[inline]
+    #[must_use]
+    pub const fn leases(&self) -> LeaseMutations<'_> {
+        LeaseMutations { tx: self }
+    }
+
     pub(crate) fn new(
         conn: &'a Connection,
         blobs: &'a BlobDir,
@@ -173,10 +267,10 @@ impl<'a> Tx<'a> {
     /// Appends an event and applies it to the projections.
     pub(crate) fn append(&self, draft: &EventDraft) -> Result<EventPosition> {
         let place = match draft.session {
-            Some(session) => Some(self.assign_seqs(session, draft, 1)?),
+            Some(session) => Some(crate::event_append::assign_seqs(self, session, draft, 1)?),
             None => None,
         };
-        self.append_with_seq(place, draft)
+        crate::event_append::append_with_seq(self, place, draft)
     }
 
     /// Appends events to one session for which the same holds; their places are assigned at once.
@@ -189,53 +283,16 @@ impl<'a> Tx<'a> {
         if drafts.iter().any(|draft| terms(draft) != terms(first)) {
             return Err(StoreError::Internal("events on different terms".to_owned()));
         }
-        let last = self.assign_seqs(session, first, drafts.len() as i64)?;
+        let last = crate::event_append::assign_seqs(self, session, first, drafts.len() as i64)?;
         for (draft, behind) in drafts.iter().zip((0..drafts.len() as i64).rev()) {
             let place = AssignedSeq {
                 seq: last.seq - behind,
                 sync_seq: last.sync_seq.map(|seq| seq - behind),
                 shared: last.shared,
             };
-            self.append_with_seq(Some(place), draft)?;
+            crate::event_append::append_with_seq(self, Some(place), draft)?;
         }
         Ok(())
-    }
-
-    fn append_with_seq(
-        &self,
-        place: Option<AssignedSeq>,
-        draft: &EventDraft,
-    ) -> Result<EventPosition> {
-        let cursor = self.group.cursor.get() + 1;
-        let entity = draft.entity.unwrap_or(cursor);
-        self.insert_event(cursor, place, entity, draft)?;
-        self.group.cursor.set(cursor);
-        if let Some(prepared) = &draft.payload {
-            self.store_blobs(cursor, prepared)?;
-        }
-        let stored = projection::ProjectionEvent {
-            cursor,
-            session: draft.session,
-            seq: place.map_or(0, |p| p.seq),
-            kind: draft.kind,
-            entity,
-            actor: self.acting_actor_num()?,
-            time: self.ctx.now.0,
-            payload: draft.payload.as_ref().map(|p| p.json.as_str()),
-            text: draft.text,
-        };
-        projection::apply_event(self.conn, &stored)?;
-        // Sharing itself changes whether the session is shared.
-        if draft.kind.class() == EntityClass::Share || place.is_some_and(|p| p.shared) {
-            self.enqueue_outbox(draft, cursor)?;
-        }
-        if self.last.get().is_none() {
-            self.record_call_start(cursor)?;
-        }
-        let appended =
-            EventPosition { cursor: LogCursor(cursor), seq: place.map(|p| SessionSeq(p.seq)) };
-        self.last.set(Some(appended));
-        Ok(appended)
     }
 
     /// Where the newest event of this mutation stands; absent if it changed nothing.
@@ -247,132 +304,6 @@ impl<'a> Tx<'a> {
     /// Notes that a delta of this group now reaches further.
     pub(crate) fn set_last_appended(&self, appended: EventPosition) {
         self.last.set(Some(appended));
-    }
-
-    /// Assigns `seq` to so many events and says that of the last. In the same statement it compares
-    /// what the caller relies on (R27, R43): the expected number, and for turn-owned rows the lease,
-    /// or that no turn is open.
-    fn assign_seqs(&self, session: i64, draft: &EventDraft, count: i64) -> Result<AssignedSeq> {
-        let durable = draft.kind.is_opencode_durable();
-        let guarded = draft.permission == AppendPermission::ByKind && draft.kind.is_turn_owned();
-        let lease = self.ctx.lease.as_ref();
-        let expected = self.expected.take();
-        let row: Option<(i64, i64, Option<bool>)> = self
-            .conn
-            .prepare_cached(
-                "UPDATE stream SET seq = seq + ?8, sync_seq = sync_seq + ?2
-                 WHERE session = ?1 AND (?3 IS NULL OR seq = ?3)
-                   AND (?4 = 0 OR (id = ?5 AND epoch = ?6 AND owner = ?7)
-                        OR (id IS NOT ?5 AND NOT EXISTS
-                              (SELECT 1 FROM turn WHERE turn.session = ?1 AND ended IS NULL)))
-                 RETURNING seq, sync_seq, (SELECT shared FROM session WHERE num = ?1)",
-            )?
-            .query_row(
-                (
-                    session,
-                    if durable { count } else { 0 },
-                    expected.map(|seq| seq.0),
-                    guarded,
-                    lease.map(|l| l.session.as_str()),
-                    lease.map(|l| l.epoch),
-                    lease.map(|l| l.owner.as_str()),
-                    count,
-                ),
-                |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)),
-            )
-            .optional()?;
-        match row {
-            Some((seq, sync, shared)) => {
-                let shared = shared.unwrap_or(false);
-                Ok(AssignedSeq { seq, sync_seq: durable.then_some(sync), shared })
-            }
-            None => Err(self.refusal_error(session, expected)?),
-        }
-    }
-
-    fn refusal_error(&self, session: i64, expected: Option<SessionSeq>) -> Result<StoreError> {
-        let id = self.session_id(session)?;
-        let current: i64 = self
-            .conn
-            .prepare_cached("SELECT seq FROM stream WHERE session = ?1")?
-            .query_row([session], |row| row.get(0))?;
-        let leased = self.ctx.lease.as_ref().is_some_and(|lease| lease.session == id);
-        Ok(match expected {
-            Some(expected) if expected.0 != current => {
-                StoreError::Stale { session: id, expected, current: SessionSeq(current) }
-            }
-            _ if leased => StoreError::Fenced(id),
-            _ => StoreError::Busy(id),
-        })
-    }
-
-    fn insert_event(
-        &self,
-        cursor: i64,
-        place: Option<AssignedSeq>,
-        entity: i64,
-        draft: &EventDraft,
-    ) -> Result<()> {
-        let event = ChecksummedEvent {
-            cursor,
-            session: draft.session,
-            seq: place.map(|p| p.seq),
-            sync_seq: place.and_then(|p| p.sync_seq),
-            kind: draft.kind.code(),
-            entity,
-            actor: self.acting_actor_num()?,
-            time: self.ctx.now.0,
-            version: i64::from(SCHEMA_VERSION),
-            payload: draft.payload.as_ref().map(|p| p.json.as_str()),
-            refs: draft.payload.as_ref().and_then(|p| p.refs.as_deref()),
-            text: draft.text,
-        };
-        self.conn
-            .prepare_cached(
-                "INSERT INTO event (cursor, session, seq, sync_seq, kind, entity, actor, time,
-                                    version, payload, refs, text_from, text_to, sum)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
-            )?
-            .execute(rusqlite::params![
-                event.cursor,
-                event.session,
-                event.seq,
-                event.sync_seq,
-                event.kind,
-                event.entity,
-                event.actor,
-                event.time,
-                event.version,
-                event.payload,
-                event.refs,
-                event.text.map(|t| t.0),
-                event.text.map(|t| t.1),
-                event.checksum(),
-            ])?;
-        Ok(())
-    }
-
-    fn store_blobs(&self, cursor: i64, prepared: &PreparedPayload) -> Result<()> {
-        self.count_bytes(prepared.stored_bytes() + 64);
-        for (hash, text) in &prepared.blobs {
-            blob::put_blob(self.conn, self.blobs, hash, text.as_bytes())?;
-            self.conn
-                .prepare_cached("INSERT OR IGNORE INTO blob_use (hash, cursor) VALUES (?1, ?2)")?
-                .execute((&hash.0[..], cursor))?;
-        }
-        Ok(())
-    }
-
-    /// A shared session's events wait in the outbox until the hub has them.
-    fn enqueue_outbox(&self, draft: &EventDraft, cursor: i64) -> Result<()> {
-        let Some(session) = draft.session else { return Ok(()) };
-        self.conn
-            .prepare_cached(
-                "INSERT INTO outbox (session, cursor, time)
-                 SELECT num, ?2, ?3 FROM session WHERE num = ?1 AND shared = 1",
-            )?
-            .execute((session, cursor, self.ctx.now.0))?;
-        Ok(())
     }
 
     /// Counts bytes against the limit of the transaction.

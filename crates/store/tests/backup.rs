@@ -13,8 +13,8 @@ fn backup_opens_as_a_complete_store() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_a", &"big ".repeat(100_000)))
+        tx.messages().put(&user("ses_a", "msg_a", 1))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_a", &"big ".repeat(100_000)))
     })
     .expect("written");
     let target = dir.path().join("backup/monday");
@@ -29,8 +29,8 @@ fn backup_opens_as_a_complete_store() {
     let copy = open(&target);
     assert_eq!(log(&copy), log(&store));
     assert_eq!(projections(&target), projections(dir.path()));
-    write(&copy, |tx| tx.create_session(&session("ses_new"))).expect("the copy takes writes");
-    assert!(store.read(&ctx(), |r| r.find_session(&sid("ses_new"))).expect("reads").is_none());
+    write(&copy, |tx| tx.sessions().create(&session("ses_new"))).expect("the copy takes writes");
+    assert!(store.read(&ctx(), |r| r.sessions().find(&sid("ses_new"))).expect("reads").is_none());
 }
 
 #[test]
@@ -49,8 +49,8 @@ fn backup_under_load_is_a_consistent_snapshot() {
                     let m = format!("msg_{who}_{n}");
                     let body = format!("{n}").repeat(n % 700);
                     write(store, move |tx| {
-                        tx.put_message(&user("ses_a", &m, n as i64))?;
-                        tx.put_part(&text("ses_a", &m, &m.replace("msg", "prt"), &body))
+                        tx.messages().put(&user("ses_a", &m, n as i64))?;
+                        tx.messages().put_part(&text("ses_a", &m, &m.replace("msg", "prt"), &body))
                     })
                     .expect("written");
                 }
@@ -89,8 +89,8 @@ fn backup_reports_missing_blob_and_saves_the_rest() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_a", &"big ".repeat(100_000)))
+        tx.messages().put(&user("ses_a", "msg_a", 1))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_a", &"big ".repeat(100_000)))
     })
     .expect("written");
     fs_err::remove_dir_all(dir.path().join("blob")).expect("removed");
@@ -98,5 +98,5 @@ fn backup_reports_missing_blob_and_saves_the_rest() {
     let report = store.backup(&ctx(), &dir.path().join("backup/x")).expect("backed up");
     assert_eq!(report.missing.len(), 1);
     let copy = open(&dir.path().join("backup/x"));
-    assert_eq!(copy.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads").title, "T");
+    assert_eq!(copy.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads").title, "T");
 }

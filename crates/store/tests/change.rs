@@ -84,8 +84,8 @@ fn in_turn(dir: &std::path::Path) -> (Store, Context) {
         parts: vec![text(SES, "msg_u", "prt_u", "do it")],
     };
     let begin = store.write(&owned, move |tx| {
-        tx.begin_turn(&new)?;
-        tx.transition_turn(&sid(SES), &turn_id(), &TurnEvent::Started)
+        tx.turns().begin(&new)?;
+        tx.turns().transition(&sid(SES), &turn_id(), &TurnEvent::Started)
     });
     begin.wait().expect("begins");
     (store, owned)
@@ -97,7 +97,7 @@ fn open_change_set(
     open: &NewChangeSet,
 ) -> Result<WriteOutcome, StoreError> {
     let open = open.clone();
-    store.write(ctx, move |tx| tx.open_change_set(&sid(SES), &open)).wait()
+    store.write(ctx, move |tx| tx.change_sets().open(&sid(SES), &open)).wait()
 }
 
 fn close_change_set(
@@ -106,7 +106,7 @@ fn close_change_set(
     close: &CloseChangeSet,
 ) -> Result<WriteOutcome, StoreError> {
     let close = close.clone();
-    store.write(ctx, move |tx| tx.close_change_set(&sid(SES), &close)).wait()
+    store.write(ctx, move |tx| tx.change_sets().close(&sid(SES), &close)).wait()
 }
 
 fn end_turn(store: &Store, ctx: &Context) {
@@ -116,7 +116,7 @@ fn end_turn(store: &Store, ctx: &Context) {
         outcome: TurnOutcome::Completed,
         error: None,
     };
-    store.write(ctx, move |tx| tx.end_turn(&end)).wait().expect("ends");
+    store.write(ctx, move |tx| tx.turns().end(&end)).wait().expect("ends");
 }
 
 fn assert_projections_match(store: &Store) {
@@ -138,12 +138,14 @@ fn change_set_round_trips() {
     let (open, close) = (open("1", Evidence::Named), close("1", Evidence::Named, changes.clone()));
     assert_eq!(open_change_set(&store, &owned, &open).expect("opens"), WriteOutcome::Created);
     assert_eq!(open_change_set(&store, &owned, &open).expect("repeats"), WriteOutcome::No);
-    let pending = store.read(&ctx(), |r| r.open_change_sets(Some("store-1"))).expect("reads");
+    let pending =
+        store.read(&ctx(), |r| r.change_sets().list_open(Some("store-1"))).expect("reads");
     assert_eq!(pending.len(), 1);
     assert_eq!(close_change_set(&store, &owned, &close).expect("closes"), WriteOutcome::Updated);
     assert_eq!(close_change_set(&store, &owned, &close).expect("repeats"), WriteOutcome::No);
 
-    let rows = store.read(&ctx(), |r| r.turn_change_sets(&sid(SES), &turn_id())).expect("reads");
+    let rows =
+        store.read(&ctx(), |r| r.change_sets().of_turn(&sid(SES), &turn_id())).expect("reads");
     let [row] = rows.as_slice() else { panic!("one change set: {rows:?}") };
     assert_eq!(row.set.changes, changes);
     assert!(row.set.changes[0].is_covered() && !row.set.changes[1].is_covered());
@@ -187,9 +189,9 @@ fn fenced_owner_cannot_write_but_recovery_closes_its_change_set() {
     let refused = close_change_set(&store, &fenced, &close("1", Evidence::Window, vec![]));
     assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
     let recovered = close("1", Evidence::Recovered, vec![edit("a")]);
-    let by_anybody = store.write(&ctx(), move |tx| tx.recover_change_set(&sid(SES), &recovered));
+    let by_anybody = store.write(&ctx(), move |tx| tx.change_sets().recover(&sid(SES), &recovered));
     by_anybody.wait().expect("recovered");
-    let rows = store.read(&ctx(), |r| r.change_sets(&sid(SES))).expect("reads");
+    let rows = store.read(&ctx(), |r| r.change_sets().list(&sid(SES))).expect("reads");
     assert_eq!(rows[0].set.evidence, Evidence::Recovered);
     assert_projections_match(&store);
 }
@@ -208,9 +210,9 @@ fn overlapping_change_sets_are_found() {
     }
     open_change_set(&store, &owned, &open("3", Evidence::Window)).expect("opens");
 
-    let rows = store.read(&ctx(), |r| r.change_sets(&sid(SES))).expect("reads");
+    let rows = store.read(&ctx(), |r| r.change_sets().list(&sid(SES))).expect("reads");
     let between = |from: LogCursor, to: LogCursor| -> Vec<String> {
-        let found = store.read(&ctx(), |r| r.change_sets_between("store-1", from, to));
+        let found = store.read(&ctx(), |r| r.change_sets().between("store-1", from, to));
         found.expect("reads").iter().map(|row| row.set.id.to_string()).collect()
     };
     let (first, second) = (&rows[0], &rows[1]);
@@ -218,7 +220,7 @@ fn overlapping_change_sets_are_found() {
     let end = LogCursor(i64::MAX);
     assert_eq!(between(second.closed.expect("closed"), end), ["chg_3"], "still open");
     assert_eq!(
-        store.read(&ctx(), |r| r.change_sets_between("other", LogCursor(0), end)).expect("reads"),
+        store.read(&ctx(), |r| r.change_sets().between("other", LogCursor(0), end)).expect("reads"),
         []
     );
 }
@@ -233,7 +235,7 @@ fn large_change_set_fits_one_transaction() {
     close_change_set(&store, &owned, &close("1", Evidence::Window, changes.clone()))
         .expect("closes");
 
-    let rows = store.read(&ctx(), |r| r.change_sets(&sid(SES))).expect("reads");
+    let rows = store.read(&ctx(), |r| r.change_sets().list(&sid(SES))).expect("reads");
     assert_eq!(rows[0].set.changes, changes);
 }
 
@@ -247,7 +249,7 @@ fn undo(name: &str) -> NewOperation {
 
 fn plan_operation(store: &Store, new: &NewOperation) -> Result<WriteOutcome, StoreError> {
     let new = new.clone();
-    store.write(&ctx(), move |tx| tx.plan_operation(&sid(SES), &new)).wait()
+    store.write(&ctx(), move |tx| tx.operations().plan(&sid(SES), &new)).wait()
 }
 
 fn finish_operation(
@@ -262,7 +264,7 @@ fn finish_operation(
         taken: vec![UndoneChangeSet { change: change_id("1"), extent }],
         report: json!({ "restored": ["a"] }),
     };
-    store.write(&ctx(), move |tx| tx.finish_operation(&sid(SES), &done)).wait()
+    store.write(&ctx(), move |tx| tx.operations().finish(&sid(SES), &done)).wait()
 }
 
 /// Proves R45.
@@ -283,7 +285,7 @@ fn operation_is_busy_during_a_turn_or_another_operation() {
         message: user(SES, "msg_v", 2),
         parts: Vec::new(),
     };
-    let turn = store.write(&owned, move |tx| tx.begin_turn(&next)).wait();
+    let turn = store.write(&owned, move |tx| tx.turns().begin(&next)).wait();
     assert!(matches!(turn, Err(StoreError::Busy(_))), "{turn:?}");
     finish_operation(&store, "1", HeadMove::Stay, UndoExtent::Nothing).expect("done");
     plan_operation(&store, &undo("2")).expect("plans");
@@ -300,7 +302,7 @@ fn finishing_an_operation_moves_head_and_records_undone_extent() {
     end_turn(&store, &owned);
     let state = |store: &Store| {
         let read = |r: &turnstone_store::ReadTx<'_>| {
-            Ok((r.session_head(&sid(SES))?, r.undone_extent(&change_id("1"))?))
+            Ok((r.sessions().head(&sid(SES))?, r.change_sets().undone_extent(&change_id("1"))?))
         };
         store.read(&ctx(), read).expect("reads")
     };
@@ -323,7 +325,7 @@ fn finishing_an_operation_moves_head_and_records_undone_extent() {
     finish_operation(&store, "3", HeadMove::Tip, UndoExtent::Nothing).expect("done");
     assert_eq!(state(&store), (None, UndoExtent::Nothing));
     assert_projections_match(&store);
-    let operations = store.read(&ctx(), |r| r.operations(&sid(SES))).expect("reads");
+    let operations = store.read(&ctx(), |r| r.operations().list(&sid(SES))).expect("reads");
     assert_eq!(operations.len(), 3);
     assert_eq!(operations[0].plan, json!({ "turns": ["trn_1"] }));
     let end = operations[0].done.as_ref().expect("done");
@@ -337,7 +339,7 @@ fn moving_the_head_appends_a_numbered_session_event() {
     let (store, owned) = in_turn(dir.path());
     end_turn(&store, &owned);
     let told = |store: &Store| {
-        let all = store.read(&ctx(), |r| r.sync_after(&sid(SES), -1, 1000)).expect("reads");
+        let all = store.read(&ctx(), |r| r.sync().after(&sid(SES), -1, 1000)).expect("reads");
         all.iter().filter(|event| event.kind == EventKind::SessionUpdated).count()
     };
     let before = told(&store);
@@ -370,8 +372,10 @@ fn operation_end_is_a_boundary() {
     plan_operation(&store, &undo("1")).expect("plans");
     finish_operation(&store, "1", HeadMove::Stay, UndoExtent::Nothing).expect("done");
 
-    let seq = store.read(&ctx(), |r| r.session_seq(&sid(SES))).expect("reads");
-    let at = store.read(&ctx(), |r| r.session_at_boundary(&sid(SES), seq)).expect("a boundary");
+    let seq = store.read(&ctx(), |r| r.sessions().seq(&sid(SES))).expect("reads");
+    let at = store
+        .read(&ctx(), |r| r.history().session_at_boundary(&sid(SES), seq))
+        .expect("a boundary");
     assert_eq!(at.messages.len(), 1);
 }
 
@@ -389,11 +393,11 @@ fn deleting_a_session_removes_change_sets_and_operations() {
     store.delete_session(&ctx(), &sid(SES)).expect("deletes");
     assert!(store.purge_deleted(&ctx(), 100).expect("purges"));
     assert_eq!(
-        store.read(&ctx(), |r| r.undone_extent(&change_id("1"))).expect("reads"),
+        store.read(&ctx(), |r| r.change_sets().undone_extent(&change_id("1"))).expect("reads"),
         UndoExtent::Nothing
     );
-    let all =
-        store.read(&ctx(), |r| r.change_sets_between("store-1", LogCursor(0), LogCursor(i64::MAX)));
+    let all = store
+        .read(&ctx(), |r| r.change_sets().between("store-1", LogCursor(0), LogCursor(i64::MAX)));
     assert_eq!(all.expect("reads"), []);
     assert_projections_match(&store);
 }

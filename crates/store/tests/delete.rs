@@ -18,13 +18,13 @@ fn child(id: &str, parent: &str) -> turnstone_core::model::Session {
 fn store_with_session_tree(dir: &std::path::Path) -> Store {
     let store = with_sessions(dir, &["ses_root", "ses_other"]);
     write(&store, |tx| {
-        tx.create_session(&child("ses_c1", "ses_root"))?;
-        tx.create_session(&child("ses_c2", "ses_root"))?;
-        tx.create_session(&child("ses_g1", "ses_c1"))?;
-        tx.put_message(&user("ses_g1", "msg_g", 1))?;
-        tx.put_part(&text("ses_g1", "msg_g", "prt_g", "hello"))?;
-        tx.put_message(&user("ses_other", "msg_o", 1))?;
-        tx.put_part(&text("ses_other", "msg_o", "prt_o", "stays"))
+        tx.sessions().create(&child("ses_c1", "ses_root"))?;
+        tx.sessions().create(&child("ses_c2", "ses_root"))?;
+        tx.sessions().create(&child("ses_g1", "ses_c1"))?;
+        tx.messages().put(&user("ses_g1", "msg_g", 1))?;
+        tx.messages().put_part(&text("ses_g1", "msg_g", "prt_g", "hello"))?;
+        tx.messages().put(&user("ses_other", "msg_o", 1))?;
+        tx.messages().put_part(&text("ses_other", "msg_o", "prt_o", "stays"))
     })
     .expect("made");
     store
@@ -38,24 +38,28 @@ fn purge(store: &Store) {
 fn deleting_a_session_deletes_children_and_writes_tombstones() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = store_with_session_tree(dir.path());
-    let before = store.read(&ctx(), |r| r.last_cursor()).expect("cursor");
+    let before = store.read(&ctx(), |r| r.log().last_cursor()).expect("cursor");
     let commits = store.writer_stats().expect("stats").commits();
     let deleted = store.delete_session(&ctx(), &sid("ses_root")).expect("deleted");
     assert_eq!(deleted.sessions.len(), 4);
     assert!(store.writer_stats().expect("stats").commits() <= commits + 3);
     for id in ["ses_root", "ses_c1", "ses_c2", "ses_g1"] {
-        assert!(store.read(&ctx(), |r| r.find_session(&sid(id))).expect("reads").is_none(), "{id}");
-        let again = write(&store, move |tx| tx.create_session(&session(id)));
+        assert!(
+            store.read(&ctx(), |r| r.sessions().find(&sid(id))).expect("reads").is_none(),
+            "{id}"
+        );
+        let again = write(&store, move |tx| tx.sessions().create(&session(id)));
         assert!(matches!(again, Err(StoreError::Deleted(_))), "an id is not used again");
     }
-    let news = store.read(&ctx(), |r| r.log_after(before, 100)).expect("log").events;
+    let news = store.read(&ctx(), |r| r.log().after(before, 100)).expect("log").events;
     let gone: Vec<_> = news.iter().filter(|e| e.kind == EventKind::SessionDeleted).collect();
     assert_eq!(gone.len(), 4);
     assert!(
         gone.iter().all(|e| e.payload.as_ref().is_some_and(|p| p["directory"] == "/home/ada/p"))
     );
-    let left =
-        store.read(&ctx(), |r| r.list_sessions(&SessionFilter::default(), None, 10)).expect("list");
+    let left = store
+        .read(&ctx(), |r| r.sessions().list(&SessionFilter::default(), None, 10))
+        .expect("list");
     assert_eq!(left.items.len(), 1);
 }
 
@@ -78,13 +82,15 @@ fn purge_leaves_only_the_tombstone() {
     assert_eq!(count("SELECT count(*) FROM purge"), 0);
     // Numbers still have no gap: the stub stands for all before the tombstone.
     let stream = store
-        .read(&ctx(), |r| r.stream_after(&sid("ses_g1"), Default::default(), 10))
+        .read(&ctx(), |r| r.log().stream_after(&sid("ses_g1"), Default::default(), 10))
         .expect("stream");
     let spans: Vec<_> = stream.events.iter().map(|e| (e.seq.map(|s| s.0), e.span)).collect();
     assert_eq!(spans, [(Some(3), 3), (Some(4), 1)]);
     assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
     assert_eq!(
-        store.read(&ctx(), |r| r.get_part(&sid("ses_other"), &pid("prt_o"))).expect("stays"),
+        store
+            .read(&ctx(), |r| r.messages().get_part(&sid("ses_other"), &pid("prt_o")))
+            .expect("stays"),
         text("ses_other", "msg_o", "prt_o", "stays")
     );
 }
@@ -97,14 +103,19 @@ fn deleting_a_long_session_is_bounded_and_interruptible() {
         .map(|n| {
             store.write(&ctx(), move |tx| {
                 let message = format!("msg_{n}");
-                tx.put_message(&assistant("ses_a", &message, n))?;
+                tx.messages().put(&assistant("ses_a", &message, n))?;
                 for p in 0..4 {
                     let output = format!("{n} {p} {}", "x".repeat(3000));
                     let body = json!({"type": "text", "text": output});
-                    tx.put_part(&part("ses_a", &message, &format!("prt_{n}p{p}"), body))?;
+                    tx.messages().put_part(&part(
+                        "ses_a",
+                        &message,
+                        &format!("prt_{n}p{p}"),
+                        body,
+                    ))?;
                 }
                 let id = pid(&format!("prt_{n}p0"));
-                tx.append_text(&sid("ses_a"), &id, "more").map(drop)
+                tx.messages().append_text(&sid("ses_a"), &id, "more").map(drop)
             })
         })
         .collect();
@@ -138,11 +149,11 @@ fn deleting_a_busy_session_aborts_its_turn_first() {
         message: user("ses_a", "msg_u", 1),
         parts: vec![],
     };
-    store.write(&owned, move |tx| tx.begin_turn(&new)).wait().expect("begins");
+    store.write(&owned, move |tx| tx.turns().begin(&new)).wait().expect("begins");
     store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
     let ended = log(&store).into_iter().find(|e| e.kind == EventKind::TurnEnded).expect("ended");
     assert_eq!(ended.payload.as_ref().map(|p| p["outcome"].clone()), Some(json!("aborted")));
-    let late = store.write(&owned, |tx| tx.put_message(&assistant("ses_a", "msg_a", 2))).wait();
+    let late = store.write(&owned, |tx| tx.messages().put(&assistant("ses_a", "msg_a", 2))).wait();
     assert!(matches!(late, Err(StoreError::NoSession(_))), "{late:?}");
 }
 
@@ -154,7 +165,9 @@ fn large_session_tree_disappears_at_once() {
     for chunk in 0..6 {
         write(&store, move |tx| {
             (0..25).try_for_each(|n| {
-                tx.create_session(&child(&format!("ses_k{}", chunk * 25 + n), "ses_root")).map(drop)
+                tx.sessions()
+                    .create(&child(&format!("ses_k{}", chunk * 25 + n), "ses_root"))
+                    .map(drop)
             })
         })
         .expect("made");
@@ -190,24 +203,25 @@ fn shared_session_fills_outbox_and_hides_its_secret() {
         url: "https://x/share/sh1".into(),
     };
     let put = share.clone();
-    write(&store, move |tx| tx.put_share(&sid("ses_a"), &put)).expect("shared");
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
-    let rows = store.read(&ctx(), |r| r.outbox_rows(&sid("ses_a"), 0, 10)).expect("outbox");
+    write(&store, move |tx| tx.shares().put(&sid("ses_a"), &put)).expect("shared");
+    write(&store, |tx| tx.messages().put(&user("ses_a", "msg_1", 1))).expect("written");
+    let rows = store.read(&ctx(), |r| r.shares().outbox(&sid("ses_a"), 0, 10)).expect("outbox");
     assert_eq!(rows.len(), 2, "the share itself and the message");
     assert!(log(&store).iter().all(|e| !format!("{e:?}").contains("s3cr3t")));
-    assert_eq!(store.read(&ctx(), |r| r.session_share(&sid("ses_a"))).expect("share"), Some(share));
+    assert_eq!(store.read(&ctx(), |r| r.shares().find(&sid("ses_a"))).expect("share"), Some(share));
     let last = rows[1].0;
-    write(&store, move |tx| tx.acknowledge_outbox(&sid("ses_a"), last)).expect("acknowledged");
+    write(&store, move |tx| tx.shares().acknowledge_outbox(&sid("ses_a"), last))
+        .expect("acknowledged");
     assert!(
-        store.read(&ctx(), |r| r.outbox_rows(&sid("ses_a"), 0, 10)).expect("outbox").is_empty()
+        store.read(&ctx(), |r| r.shares().outbox(&sid("ses_a"), 0, 10)).expect("outbox").is_empty()
     );
-    write(&store, |tx| tx.remove_share(&sid("ses_a"))).expect("unshared");
-    assert_eq!(store.read(&ctx(), |r| r.session_share(&sid("ses_a"))).expect("share"), None);
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_2", 1))).expect("written");
-    let after = store.read(&ctx(), |r| r.outbox_rows(&sid("ses_a"), last, 10)).expect("outbox");
+    write(&store, |tx| tx.shares().remove(&sid("ses_a"))).expect("unshared");
+    assert_eq!(store.read(&ctx(), |r| r.shares().find(&sid("ses_a"))).expect("share"), None);
+    write(&store, |tx| tx.messages().put(&user("ses_a", "msg_2", 1))).expect("written");
+    let after = store.read(&ctx(), |r| r.shares().outbox(&sid("ses_a"), last, 10)).expect("outbox");
     assert_eq!(after.len(), 0, "nothing is sent for a session that is shared no longer");
     assert_eq!(
-        store.read(&ctx(), |r| r.last_cursor()).expect("cursor"),
+        store.read(&ctx(), |r| r.log().last_cursor()).expect("cursor"),
         LogCursor(log(&store).last().expect("event").cursor.0)
     );
 }

@@ -19,16 +19,16 @@ fn examine(dir: &Path) -> Diagnosis {
 fn fill_store(dir: &Path) {
     let store = with_sessions(dir, &["ses_a", "ses_b"]);
     write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_in", &"inside ".repeat(1000)))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_file", &"a file ".repeat(50_000)))?;
+        tx.messages().put(&user("ses_a", "msg_a", 1))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_in", &"inside ".repeat(1000)))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_file", &"a file ".repeat(50_000)))?;
         let live = json!({"type": "text", "text": "", "time": {"start": 1}});
-        tx.put_part(&part("ses_a", "msg_a", "prt_live", live))?;
-        tx.append_text(&sid("ses_a"), &pid("prt_live"), "streamed text")?;
+        tx.messages().put_part(&part("ses_a", "msg_a", "prt_live", live))?;
+        tx.messages().append_text(&sid("ses_a"), &pid("prt_live"), "streamed text")?;
         let sealed =
             json!({"type": "text", "text": "streamed text", "time": {"start": 1, "end": 2}});
-        tx.put_part(&part("ses_a", "msg_a", "prt_live", sealed))?;
-        tx.put_message(&user("ses_b", "msg_b", 1))
+        tx.messages().put_part(&part("ses_a", "msg_a", "prt_live", sealed))?;
+        tx.messages().put(&user("ses_b", "msg_b", 1))
     })
     .expect("written");
 }
@@ -214,8 +214,8 @@ fn dead_turn_is_reported_and_ended_by_next_open() {
     let new = NewTurn { id: id.clone(), message: user("ses_a", "msg_a", 1), parts: vec![] };
     store
         .write(&ctx().with_lease(&lease), move |tx| {
-            tx.begin_turn(&new)?;
-            tx.transition_turn(&sid("ses_a"), &id, &TurnEvent::Started)
+            tx.turns().begin(&new)?;
+            tx.turns().transition(&sid("ses_a"), &id, &TurnEvent::Started)
         })
         .wait()
         .expect("begun");
@@ -231,7 +231,8 @@ fn excess_findings_are_counted() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
-        (0..60).try_for_each(|n| tx.put_message(&user("ses_a", &format!("msg_{n}"), n)).map(drop))
+        (0..60)
+            .try_for_each(|n| tx.messages().put(&user("ses_a", &format!("msg_{n}"), n)).map(drop))
     })
     .expect("written");
     drop(store);

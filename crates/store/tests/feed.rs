@@ -11,7 +11,7 @@ use turnstone_store::{
 };
 
 fn feed(store: &Store, after: LogCursor, limit: usize, memo: &mut FeedCache) -> Vec<FeedEvent> {
-    store.read(&ctx(), |r| r.feed_after(after, limit, memo)).expect("read").events
+    store.read(&ctx(), |r| r.feed().after(after, limit, memo)).expect("read").events
 }
 
 type FeedStep = Box<dyn Fn(&Tx<'_>) -> turnstone_store::Result<()> + Send>;
@@ -28,34 +28,37 @@ fn steps() -> Vec<FeedStep> {
     };
     let retitle = |title: &'static str| {
         Box::new(move |tx: &Tx<'_>| {
-            tx.update_session(&sid("ses_a"), |it| {
-                it.title = title.to_owned();
-                Ok(())
-            })
-            .map(drop)
+            tx.sessions()
+                .update(&sid("ses_a"), |it| {
+                    it.title = title.to_owned();
+                    Ok(())
+                })
+                .map(drop)
         })
     };
     let (one, again, two) =
         (step("prt_1", "msg_1", 10), step("prt_1", "msg_1", 20), step("prt_2", "msg_2", 5));
     vec![
-        Box::new(|tx| tx.put_project(&project("p1")).map(drop)),
-        Box::new(|tx| tx.create_session(&session("ses_a")).map(drop)),
+        Box::new(|tx| tx.projects().put(&project("p1")).map(drop)),
+        Box::new(|tx| tx.sessions().create(&session("ses_a")).map(drop)),
         Box::new(|tx| {
-            tx.put_message(&assistant("ses_a", "msg_1", 1))?;
-            tx.put_message(&assistant("ses_a", "msg_2", 2)).map(drop)
+            tx.messages().put(&assistant("ses_a", "msg_1", 1))?;
+            tx.messages().put(&assistant("ses_a", "msg_2", 2)).map(drop)
         }),
-        Box::new(move |tx| tx.put_part(&one).map(drop)),
+        Box::new(move |tx| tx.messages().put_part(&one).map(drop)),
         retitle("one step"),
-        Box::new(move |tx| tx.put_part(&again).map(drop)),
-        Box::new(move |tx| tx.put_part(&two).map(drop)),
+        Box::new(move |tx| tx.messages().put_part(&again).map(drop)),
+        Box::new(move |tx| tx.messages().put_part(&two).map(drop)),
         retitle("two steps"),
-        Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_t", "")).map(drop)),
-        Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), "first ").map(drop)),
-        Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), "second").map(drop)),
-        Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_t", "another text")).map(drop)),
-        Box::new(|tx| tx.remove_part(&sid("ses_a"), &pid("prt_2"))),
+        Box::new(|tx| tx.messages().put_part(&text("ses_a", "msg_1", "prt_t", "")).map(drop)),
+        Box::new(|tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), "first ").map(drop)),
+        Box::new(|tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), "second").map(drop)),
+        Box::new(|tx| {
+            tx.messages().put_part(&text("ses_a", "msg_1", "prt_t", "another text")).map(drop)
+        }),
+        Box::new(|tx| tx.messages().remove_part(&sid("ses_a"), &pid("prt_2"))),
         retitle("one is gone"),
-        Box::new(|tx| tx.remove_message(&sid("ses_a"), &mid("msg_1"))),
+        Box::new(|tx| tx.messages().remove(&sid("ses_a"), &mid("msg_1"))),
         retitle("all are gone"),
     ]
 }
@@ -117,25 +120,28 @@ fn feed_parts_have_their_text_at_that_time() {
 fn feed_resolves_turn_and_abort_events() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
-    store.write(&ctx(), |tx| tx.put_project(&project("p1")).map(drop)).wait().expect("written");
-    store.write(&ctx(), |tx| tx.create_session(&session("ses_a")).map(drop)).wait().expect("made");
+    store.write(&ctx(), |tx| tx.projects().put(&project("p1")).map(drop)).wait().expect("written");
+    store
+        .write(&ctx(), |tx| tx.sessions().create(&session("ses_a")).map(drop))
+        .wait()
+        .expect("made");
     let lease = store.acquire_lease(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("a lease");
     let turn: turnstone_core::id::TurnId = "trn_1".parse().expect("an id");
     let new = NewTurn { id: turn.clone(), message: user("ses_a", "msg_1", 1), parts: Vec::new() };
     let named = turn.clone();
     let begin = move |tx: &Tx<'_>| {
-        tx.begin_turn(&new)?;
-        tx.transition_turn(&sid("ses_a"), &named, &TurnEvent::Started)
+        tx.turns().begin(&new)?;
+        tx.turns().transition(&sid("ses_a"), &named, &TurnEvent::Started)
     };
     store.write(&ctx().with_lease(&lease), begin).wait().expect("begun");
-    store.write(&ctx(), |tx| tx.request_abort(&sid("ses_a"))).wait().expect("asked");
+    store.write(&ctx(), |tx| tx.turns().request_abort(&sid("ses_a"))).wait().expect("asked");
     let end = EndTurn {
         session: sid("ses_a"),
         turn: turn.clone(),
         outcome: TurnOutcome::Aborted,
         error: None,
     };
-    store.write(&ctx().with_lease(&lease), move |tx| tx.end_turn(&end)).wait().expect("ended");
+    store.write(&ctx().with_lease(&lease), move |tx| tx.turns().end(&end)).wait().expect("ended");
     let all = feed(&store, LogCursor(0), 100, &mut FeedCache::default());
     let ends: Vec<_> = all
         .iter()
@@ -178,21 +184,21 @@ fn feed_of_deleted_session_keeps_its_location() {
 fn replica_keeps_origin_numbers_for_no_op_events() {
     let dir = tempfile::tempdir().expect("a directory");
     let store = open(dir.path());
-    store.write(&ctx(), |tx| tx.put_project(&project("p1")).map(drop)).wait().expect("written");
+    store.write(&ctx(), |tx| tx.projects().put(&project("p1")).map(drop)).wait().expect("written");
     let image = || SyncBody::Session(Box::new(session("ses_a")));
     let message = || SyncBody::Message(Box::new(user("ses_a", "msg_1", 1)));
     let said = || SyncBody::Part(Box::new(text("ses_a", "msg_1", "prt_1", &"long ".repeat(4000))));
     let events = [image(), image(), message(), message(), said(), said(), image()];
     for (number, body) in events.into_iter().enumerate() {
-        let put = move |tx: &Tx<'_>| tx.replicate_event(&sid("ses_a"), number as i64, &body);
+        let put = move |tx: &Tx<'_>| tx.sync().replicate(&sid("ses_a"), number as i64, &body);
         store.write(&ctx(), put).wait().expect("taken over");
     }
-    let read =
-        store.read(&ctx(), |r| r.feed_sync(&sid("ses_a"), -1, 100, &mut FeedCache::default()));
+    let read = store
+        .read(&ctx(), |r| r.feed().sync_after(&sid("ses_a"), -1, 100, &mut FeedCache::default()));
     let numbers: Vec<_> =
         read.expect("read").iter().map(|it| it.session.as_ref().and_then(|s| s.sync_seq)).collect();
     assert_eq!(numbers, (0..7).map(Some).collect::<Vec<_>>());
     let gap =
-        store.write(&ctx(), move |tx| tx.replicate_event(&sid("ses_a"), 9, &message())).wait();
+        store.write(&ctx(), move |tx| tx.sync().replicate(&sid("ses_a"), 9, &message())).wait();
     assert!(gap.is_err());
 }

@@ -19,7 +19,7 @@ fn concurrent_writes_share_durable_commits() {
     let tickets: Vec<_> = (0..200)
         .map(|n| {
             let message = user("ses_a", &format!("msg_{n}"), n);
-            store.write(&ctx(), move |tx| tx.put_message(&message))
+            store.write(&ctx(), move |tx| tx.messages().put(&message))
         })
         .collect();
     for ticket in tickets {
@@ -28,7 +28,7 @@ fn concurrent_writes_share_durable_commits() {
     assert_eq!(stats.mutations() - mutations, 200);
     assert!(stats.commits() - commits < 100, "{} commits", stats.commits() - commits);
     // A reader of its own connection sees what was acknowledged.
-    let page = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 1000)).expect("page");
+    let page = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 1000)).expect("page");
     assert_eq!(page.items.len(), 200);
 }
 
@@ -37,21 +37,21 @@ fn concurrent_writes_share_durable_commits() {
 fn failed_mutation_rolls_back_only_itself() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let good = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
+    let good = store.write(&ctx(), |tx| tx.messages().put(&user("ses_a", "msg_1", 1)));
     let bad = store.write(&ctx(), |tx| {
-        tx.put_message(&user("ses_a", "msg_2", 1))?;
+        tx.messages().put(&user("ses_a", "msg_2", 1))?;
         Err::<(), _>(StoreError::Invalid("changed my mind".to_owned()))
     });
     let ugly = store.write(&ctx(), |tx| -> turnstone_store::Result<()> {
-        tx.put_message(&user("ses_a", "msg_3", 1))?;
+        tx.messages().put(&user("ses_a", "msg_3", 1))?;
         panic!("on purpose")
     });
-    let late = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_4", 1)));
+    let late = store.write(&ctx(), |tx| tx.messages().put(&user("ses_a", "msg_4", 1)));
     good.wait().expect("stored");
     assert!(matches!(bad.wait(), Err(StoreError::Invalid(_))));
     assert!(matches!(ugly.wait(), Err(StoreError::Internal(_))));
     late.wait().expect("the writer lives on");
-    let page = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 10)).expect("page");
+    let page = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 10)).expect("page");
     let ids: Vec<_> = page.items.iter().map(|m| m.message.id.as_str()).collect();
     assert_eq!(ids, ["msg_1", "msg_4"]);
     let seqs: Vec<_> = log(&store).iter().filter_map(|e| e.seq).map(|s| s.0).collect();
@@ -66,7 +66,7 @@ fn oversized_mutation_is_rejected_and_large_one_commits_alone() {
     let messages = |from: usize, count: usize| {
         store.write(&ctx(), move |tx| {
             for n in from..from + count {
-                tx.put_message(&user("ses_a", &format!("msg_{n}"), 1))?;
+                tx.messages().put(&user("ses_a", &format!("msg_{n}"), 1))?;
             }
             Ok(())
         })
@@ -81,7 +81,7 @@ fn oversized_mutation_is_rejected_and_large_one_commits_alone() {
     let too_long = write(&store, |tx| {
         for n in 0..40 {
             let body = json!({"type": "text", "text": "x".repeat(200_000) + &n.to_string()});
-            tx.put_part(&part("ses_a", "msg_0", &format!("prt_{n}"), body))?;
+            tx.messages().put_part(&part("ses_a", "msg_0", &format!("prt_{n}"), body))?;
         }
         Ok(())
     });
@@ -95,7 +95,7 @@ fn oversized_mutation_is_rejected_and_large_one_commits_alone() {
 fn closed_store_answers_closed() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let ticket = store.write(&ctx(), |tx| tx.put_message(&user("ses_a", "msg_1", 1)));
+    let ticket = store.write(&ctx(), |tx| tx.messages().put(&user("ses_a", "msg_1", 1)));
     // What was queued before the store is dropped is still written.
     drop(store);
     assert_eq!(ticket.wait().expect("written"), WriteOutcome::Created);
@@ -106,16 +106,16 @@ fn absurd_costs_saturate() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
+        tx.messages().put(&assistant("ses_a", "msg_a", 1))?;
         for (n, cost) in [json!(1e300), json!(9.0e6), json!(-1e300), json!(1e300)].into_iter().enumerate() {
             let body = json!({"type": "step-finish", "reason": "stop", "cost": cost, "tokens":
                 {"input": i64::MAX, "output": 1e300, "reasoning": 0, "cache": {"read": 0, "write": 0}}});
-            tx.put_part(&part("ses_a", "msg_a", &format!("prt_{n}"), body))?;
+            tx.messages().put_part(&part("ses_a", "msg_a", &format!("prt_{n}"), body))?;
         }
         Ok(())
     })
     .expect("stored");
-    let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("usage");
+    let usage = store.read(&ctx(), |r| r.sessions().usage(&sid("ses_a"))).expect("usage");
     assert!(usage.cost > 0 && usage.input > 0, "{usage:?}");
     assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
 }
@@ -125,13 +125,13 @@ fn replaced_step_no_longer_counts_toward_usage() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
+        tx.messages().put(&assistant("ses_a", "msg_a", 1))?;
         let body = json!({"type": "step-finish", "reason": "stop", "cost": 2, "tokens": tokens(5)});
-        tx.put_part(&part("ses_a", "msg_a", "prt_1", body))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_1", "a text after all"))
+        tx.messages().put_part(&part("ses_a", "msg_a", "prt_1", body))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_1", "a text after all"))
     })
     .expect("stored");
-    let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("usage");
+    let usage = store.read(&ctx(), |r| r.sessions().usage(&sid("ses_a"))).expect("usage");
     assert_eq!(usage, turnstone_core::model::SessionUsage::default());
 }
 
@@ -152,7 +152,7 @@ fn consecutive_large_mutations_run_once_each() {
             store.write(&ctx(), move |tx| {
                 runs.fetch_add(1, Ordering::Relaxed);
                 (0..60).try_for_each(|m| {
-                    tx.put_message(&user("ses_a", &format!("msg_{n}_{m}"), m)).map(drop)
+                    tx.messages().put(&user("ses_a", &format!("msg_{n}_{m}"), m)).map(drop)
                 })
             })
         })

@@ -114,19 +114,19 @@ fn hostile_text_round_trips_in_every_field() {
             let todos = todos.clone();
             let id = id.clone();
             write(&store, move |tx| {
-                tx.create_session(&given)?;
-                tx.put_message(&user(&s, &m, n))?;
-                parts.iter().try_for_each(|part| tx.put_part(part).map(drop))?;
-                tx.set_todos(&id, &todos)?;
-                tx.put_share(&id, &share)
+                tx.sessions().create(&given)?;
+                tx.messages().put(&user(&s, &m, n))?;
+                parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))?;
+                tx.sessions().set_todos(&id, &todos)?;
+                tx.shares().put(&id, &share)
             })
         };
         written.unwrap_or_else(|e| panic!("{word:.40?}: {e}"));
         let read = store.read(&ctx(), |r| {
-            let parts = r.get_message(&id, &mid(&format!("msg_{n}")))?.parts;
+            let parts = r.messages().get(&id, &mid(&format!("msg_{n}")))?.parts;
             Ok((
-                (r.get_session(&id)?, parts, r.session_share(&id)?.expect("shared")),
-                r.todos(&id)?,
+                (r.sessions().get(&id)?, parts, r.shares().find(&id)?.expect("shared")),
+                r.sessions().todos(&id)?,
             ))
         });
         let ((found, parts, share), found_todos) = read.expect("reads");
@@ -141,7 +141,7 @@ fn hostile_text_round_trips_in_every_field() {
 }
 
 fn titles(store: &Store, filter: &SessionFilter) -> Vec<String> {
-    let page = store.read(&ctx(), |r| r.list_sessions(filter, None, 1000)).expect("lists");
+    let page = store.read(&ctx(), |r| r.sessions().list(filter, None, 1000)).expect("lists");
     let mut titles: Vec<String> = page.items.into_iter().map(|row| row.session.title).collect();
     titles.sort();
     titles
@@ -155,7 +155,7 @@ fn list_filters_match_literally() {
     let words = hostile_texts();
     for (n, word) in words.clone().into_iter().enumerate() {
         let value = hostile_session(n, &word);
-        write(&store, move |tx| tx.create_session(&value)).expect("created");
+        write(&store, move |tx| tx.sessions().create(&value)).expect("created");
     }
     let lower = |text: &str| text.to_ascii_lowercase();
     for word in &words {
@@ -174,9 +174,10 @@ fn list_filters_match_literally() {
         assert!(titles(&store, &path) == expected, "path {word:.40?}");
         let actor = SessionFilter { actor: Some(word.clone()), ..SessionFilter::default() };
         assert!(titles(&store, &actor).is_empty(), "actor {word:.40?}");
-        let found = store.read(&ctx(), |r| r.sessions_with_prefix(word, 1000)).expect("finds");
+        let found =
+            store.read(&ctx(), |r| r.sessions().ids_with_prefix(word, 1000)).expect("finds");
         assert_eq!(found.len(), if word.is_empty() { words.len() } else { 0 }, "{word:.40?}");
-        drop(store.read(&ctx(), |r| r.request_state(word)).expect_err("no such request"));
+        drop(store.read(&ctx(), |r| r.requests().state(word)).expect_err("no such request"));
     }
 }
 
@@ -187,17 +188,18 @@ fn megabyte_title_and_text_round_trip() {
     let long = format!("{}needle", "'\0%\u{e4}".repeat(200_000));
     let (title, body) = (long.clone(), long.clone());
     write(&store, move |tx| {
-        tx.update_session(&sid("ses_a"), |s| {
+        tx.sessions().update(&sid("ses_a"), |s| {
             s.title.clone_from(&title);
             Ok(())
         })?;
-        tx.put_message(&user("ses_a", "msg_a", 1))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_a", &body))
+        tx.messages().put(&user("ses_a", "msg_a", 1))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_a", &body))
     })
     .expect("written");
     let filter = SessionFilter { search: Some("NEEDLE".to_owned()), ..SessionFilter::default() };
     assert!(titles(&store, &filter) == [long.clone()]);
-    let found = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_a"))).expect("reads");
+    let found =
+        store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &pid("prt_a"))).expect("reads");
     assert!(found.body == text("ses_a", "msg_a", "prt_a", &long).body);
 }
 
@@ -208,7 +210,7 @@ fn path_filter_matches_only_its_subtree() {
     for (n, path) in ["a%b", "a%b/c", "axb/c", "a%bc", "A%B/c"].into_iter().enumerate() {
         let mut value = session(&format!("ses_{n}"));
         (value.path, value.title) = (Some(path.to_owned()), path.to_owned());
-        write(&store, move |tx| tx.create_session(&value)).expect("created");
+        write(&store, move |tx| tx.sessions().create(&value)).expect("created");
     }
     let filter = SessionFilter { path: Some("a%b".to_owned()), ..SessionFilter::default() };
     assert_eq!(titles(&store, &filter), ["a%b", "a%b/c"]);
@@ -231,7 +233,7 @@ fn invalid_ids_and_actors_are_rejected() {
             let dir = tempfile::tempdir().expect("temp dir");
             let store = open(dir.path());
             let ctx = Context::new(actor, NOW).with_idempotency_key(word.clone());
-            store.write_once(&ctx, |tx| tx.put_project(&project("p1"))).wait().expect("written");
+            store.write_once(&ctx, |tx| tx.projects().put(&project("p1"))).wait().expect("written");
             assert_eq!(support::log(&store)[0].actor, word);
         }
     }
@@ -256,10 +258,10 @@ fn foreign_cursors_are_rejected() {
     );
     for word in words {
         let id = sid("ses_a");
-        let messages = store.read(&ctx(), |r| r.list_messages(&id, Some(&word), 10).map(|_| ()));
+        let messages = store.read(&ctx(), |r| r.messages().list(&id, Some(&word), 10).map(|_| ()));
         let filter = SessionFilter::default();
         let sessions =
-            store.read(&ctx(), |r| r.list_sessions(&filter, Some(&word), 10).map(|_| ()));
+            store.read(&ctx(), |r| r.sessions().list(&filter, Some(&word), 10).map(|_| ()));
         for answer in [messages, sessions] {
             assert!(
                 matches!(answer, Ok(()) | Err(StoreError::Invalid(_))),
@@ -272,7 +274,7 @@ fn foreign_cursors_are_rejected() {
         made_up.into_iter().chain(["mffffffffffffffff", "m+00000000000001", "m000000000000000A"])
     {
         let answer =
-            store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), Some(bad), 1).map(|_| ()));
+            store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), Some(bad), 1).map(|_| ()));
         assert!(matches!(answer, Err(StoreError::Invalid(_))), "{bad:?}");
     }
 }
@@ -286,10 +288,12 @@ fn similar_rules_stay_distinct() {
     for (n, word) in words.clone().into_iter().enumerate() {
         let id = id.clone();
         let action = if n % 2 == 0 { RuleAction::Allow } else { RuleAction::Deny };
-        write(&store, move |tx| tx.approve_rule(&id, &PermissionRule::new(&word, &word, action)))
-            .expect("approved");
+        write(&store, move |tx| {
+            tx.projects().approve_rule(&id, &PermissionRule::new(&word, &word, action))
+        })
+        .expect("approved");
     }
-    let found = store.read(&ctx(), |r| r.approved_rules(&id)).expect("reads");
+    let found = store.read(&ctx(), |r| r.projects().approved_rules(&id)).expect("reads");
     assert_eq!(found.len(), words.len());
     for (n, (rule, word)) in found.iter().zip(&words).enumerate() {
         let action = if n % 2 == 0 { RuleAction::Allow } else { RuleAction::Deny };
@@ -298,8 +302,8 @@ fn similar_rules_stay_distinct() {
     let long = words.last().expect("one").clone();
     let rule = PermissionRule::new(&long, &long, RuleAction::Allow);
     let id2 = id.clone();
-    write(&store, move |tx| tx.withdraw_rule(&id2, &rule)).expect("withdrawn");
-    let left = store.read(&ctx(), |r| r.approved_rules(&id)).expect("reads");
+    write(&store, move |tx| tx.projects().withdraw_rule(&id2, &rule)).expect("withdrawn");
+    let left = store.read(&ctx(), |r| r.projects().approved_rules(&id)).expect("reads");
     assert_eq!(left.len(), words.len() - 1);
     assert!(left.iter().all(|rule| rule.pattern != long));
 }
@@ -317,7 +321,7 @@ fn nested(depth: usize) -> Value {
 fn deep_values_are_stored_readable_or_rejected() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_a", 1))).expect("written");
+    write(&store, |tx| tx.messages().put(&assistant("ses_a", "msg_a", 1))).expect("written");
     let mut kept = 0;
     for depth in [1, 60, 110, 118, 119, 120, 121, 122, 123, 124, 125, 126, 127, 128, 129, 400] {
         let p = format!("prt_{depth}");
@@ -325,26 +329,28 @@ fn deep_values_are_stored_readable_or_rejected() {
             "input": nested(depth), "time": {"start": 1}}});
         let given = part("ses_a", "msg_a", &p, body);
         let expected = given.clone();
-        match write(&store, move |tx| tx.put_part(&given)) {
+        match write(&store, move |tx| tx.messages().put_part(&given)) {
             Ok(_) => {
                 kept = depth;
-                let found = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid(&p)));
+                let found = store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &pid(&p)));
                 assert!(found.expect("readable") == expected, "{depth}");
             }
             Err(error) => {
                 assert!(matches!(error, StoreError::Invalid(_)), "{depth}: {error:?}");
-                assert!(store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid(&p))).is_err());
+                assert!(
+                    store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &pid(&p))).is_err()
+                );
             }
         }
         let metadata = map(&json!({ "deep": nested(depth) }));
         let set = write(&store, move |tx| {
-            tx.update_session(&sid("ses_a"), |s| {
+            tx.sessions().update(&sid("ses_a"), |s| {
                 s.metadata = Some(metadata.clone());
                 Ok(())
             })
         });
         assert!(matches!(set, Ok(_) | Err(StoreError::Invalid(_))), "{depth}: {set:?}");
-        assert!(store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).is_ok(), "{depth}");
+        assert!(store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).is_ok(), "{depth}");
     }
     assert!(kept >= 110, "{kept}");
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
@@ -379,13 +385,13 @@ fn unusual_numbers_round_trip() {
         let finish = part(&s, &m, &format!("prt_{n}"), step);
         let (sent, step) = (message.clone(), finish.clone());
         write(&store, move |tx| {
-            tx.create_session(&given)?;
-            tx.put_message(&sent)?;
-            tx.put_part(&step)
+            tx.sessions().create(&given)?;
+            tx.messages().put(&sent)?;
+            tx.messages().put_part(&step)
         })
         .unwrap_or_else(|e| panic!("{value}: {e}"));
         let found = store.read(&ctx(), |r| {
-            Ok((r.get_session(&expected.id)?, r.get_message(&expected.id, &message.id)?))
+            Ok((r.sessions().get(&expected.id)?, r.messages().get(&expected.id, &message.id)?))
         });
         let (found, with_parts) = found.expect("reads");
         assert_eq!(found, expected);
@@ -404,12 +410,12 @@ fn usage_saturates() {
     for n in 0..3 {
         let finish = part("ses_a", "msg_a", &format!("prt_{n}"), step.clone());
         let answer = write(&store, move |tx| {
-            tx.put_message(&assistant("ses_a", "msg_a", 1))?;
-            tx.put_part(&finish)
+            tx.messages().put(&assistant("ses_a", "msg_a", 1))?;
+            tx.messages().put_part(&finish)
         });
         assert!(matches!(answer, Ok(_) | Err(StoreError::Invalid(_))), "{answer:?}");
     }
-    assert!(store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).is_ok());
+    assert!(store.read(&ctx(), |r| r.sessions().usage(&sid("ses_a"))).is_ok());
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
 }
 
@@ -427,11 +433,12 @@ fn unknown_part_types_round_trip() {
         assert!(matches!(given.body, PartBody::Opaque(_)));
         let sent = given.clone();
         write(&store, move |tx| {
-            tx.put_message(&assistant("ses_a", "msg_a", 1))?;
-            tx.put_part(&sent)
+            tx.messages().put(&assistant("ses_a", "msg_a", 1))?;
+            tx.messages().put_part(&sent)
         })
         .unwrap_or_else(|e| panic!("{n}: {e}"));
-        let found = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &given.id)).expect("reads");
+        let found =
+            store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &given.id)).expect("reads");
         assert_eq!(found, given);
     }
 }

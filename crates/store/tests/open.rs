@@ -59,7 +59,7 @@ fn child_opens_the_store() {
     }
     match try_open(Path::new(&dir)) {
         Ok(store) => {
-            write(&store, |tx| tx.put_project(&project("p1"))).expect("written");
+            write(&store, |tx| tx.projects().put(&project("p1"))).expect("written");
             println!("opened");
         }
         Err(error) => println!("refused: {error} | {}", error.remedy()),
@@ -72,7 +72,7 @@ fn new_file_has_expected_pragmas() {
     let dir = tempfile::tempdir().expect("temp dir");
     let root = dir.path().join("new/data");
     let store = try_open(&root).expect("a missing parent is made");
-    write(&store, |tx| tx.put_project(&project("p1"))).expect("written");
+    write(&store, |tx| tx.projects().put(&project("p1"))).expect("written");
     let mode: String =
         raw(&root).pragma_query_value(None, "journal_mode", |row| row.get(0)).expect("mode");
     assert_eq!(mode, "wal");
@@ -97,14 +97,14 @@ fn many_threads_open_a_fresh_directory_at_once() {
                 scope.spawn(move || {
                     let store = open(path);
                     let id = format!("p{n}");
-                    write(&store, move |tx| tx.put_project(&project(&id))).expect("written");
+                    write(&store, move |tx| tx.projects().put(&project(&id))).expect("written");
                 })
             })
             .collect();
         threads.into_iter().for_each(|thread| thread.join().expect("joins"));
     });
     let store = open(path);
-    assert_eq!(store.read(&ctx(), |r| r.projects()).expect("reads").len(), 8);
+    assert_eq!(store.read(&ctx(), |r| r.projects().list()).expect("reads").len(), 8);
     assert_eq!(diagnose(&DataLayout::new(path), NOW).findings, []);
 }
 
@@ -119,7 +119,7 @@ fn two_processes_open_a_fresh_directory_at_once() {
             assert!(end.acknowledged.iter().any(|line| line.contains("opened")), "{end:?}");
         }
         let store = open(dir.path());
-        assert_eq!(store.read(&ctx(), |r| r.projects()).expect("reads").len(), 1);
+        assert_eq!(store.read(&ctx(), |r| r.projects().list()).expect("reads").len(), 1);
     }
 }
 
@@ -135,7 +135,7 @@ fn crash_during_migration_leaves_a_whole_version() {
 
         let store = open(dir.path());
 
-        write(&store, |tx| tx.put_project(&project("p1"))).expect("written");
+        write(&store, |tx| tx.projects().put(&project("p1"))).expect("written");
         assert!(number(dir.path(), "user_version") > left);
         let saved = fs_err::read_dir(layout.backups()).expect("lists").count();
         assert_eq!(saved as i64, skip, "a file with something in it is saved first");
@@ -175,8 +175,8 @@ fn newer_schema_opens_read_only() {
 
     let reason = store.read_only_reason().expect("read-only").to_owned();
     assert!(reason.contains("newer version") && reason.contains("99"), "{reason}");
-    assert_eq!(store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads").title, "T");
-    let refused = write(&store, |tx| tx.put_session(&session("ses_a"))).expect_err("refused");
+    assert_eq!(store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads").title, "T");
+    let refused = write(&store, |tx| tx.sessions().put(&session("ses_a"))).expect_err("refused");
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     assert!(refused.to_string().contains("newer version"), "{refused}");
     let lease = store.acquire_lease(&ctx(), &sid("ses_a"), turnstone_store::LeaseTakeover::Force);
@@ -220,7 +220,7 @@ fn empty_file_opens_as_new_store() {
     fs_err::write(dir.path().join("turnstone.db"), "").expect("written");
     assert!(diagnose(&DataLayout::new(dir.path()), NOW).is_sound());
     let store = open(dir.path());
-    write(&store, |tx| tx.put_project(&project("p1"))).expect("written");
+    write(&store, |tx| tx.projects().put(&project("p1"))).expect("written");
 }
 
 #[test]
@@ -326,7 +326,7 @@ fn a_read_only_directory_is_refused_by_name() {
     assert!(said.contains("--data"), "{said}");
     let store = open(dir.path());
     let known: ProjectId = "p1".parse().expect("id");
-    assert!(store.read(&ctx(), |r| r.find_project(&known)).expect("reads").is_some());
+    assert!(store.read(&ctx(), |r| r.projects().find(&known)).expect("reads").is_some());
 }
 
 #[test]

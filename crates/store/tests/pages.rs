@@ -18,7 +18,7 @@ fn pages(store: &Store, session: &str, limit: usize) -> Vec<MessagePage> {
     let mut before: Option<String> = None;
     loop {
         let page = store
-            .read(&ctx(), |r| r.list_messages(&sid(session), before.as_deref(), limit))
+            .read(&ctx(), |r| r.messages().list(&sid(session), before.as_deref(), limit))
             .expect("a page");
         assert_json_page_matches(store, session, before.as_deref(), limit, &page);
         before.clone_from(&page.before);
@@ -40,7 +40,7 @@ fn assert_json_page_matches(
     for plain in [true, false] {
         let view = PartRenderer { is_verbatim: &|_| plain, render: &part_info };
         let shown =
-            store.read(&ctx(), |r| r.list_messages_json(&sid(session), before, limit, view));
+            store.read(&ctx(), |r| r.wire_json().list_messages(&sid(session), before, limit, view));
         assert_same_page(&shown.expect("a page"), page);
     }
 }
@@ -84,9 +84,11 @@ fn messages_keep_stream_order_across_id_wrap_and_clock_steps() {
         expected.push((id.to_string(), parts.clone()));
         store
             .write(&ctx().at_time(EpochMillis(at)), move |tx| {
-                tx.put_message(&user("ses_a", id.as_str(), at))?;
+                tx.messages().put(&user("ses_a", id.as_str(), at))?;
                 parts.iter().try_for_each(|part| {
-                    tx.put_part(&text("ses_a", id.as_str(), part.as_str(), "x")).map(drop)
+                    tx.messages()
+                        .put_part(&text("ses_a", id.as_str(), part.as_str(), "x"))
+                        .map(drop)
                 })
             })
             .wait()
@@ -108,7 +110,8 @@ fn messages_keep_stream_order_across_id_wrap_and_clock_steps() {
     }
     // Changing an old message moves nothing.
     let oldest = expected[0].0.clone();
-    write(&store, move |tx| tx.put_message(&user("ses_a", &oldest, WRAP + 99))).expect("changed");
+    write(&store, move |tx| tx.messages().put(&user("ses_a", &oldest, WRAP + 99)))
+        .expect("changed");
     assert_eq!(ids(&all_messages(&store, "ses_a", 2)).first(), Some(&expected[0].0));
 }
 
@@ -118,14 +121,14 @@ fn with_messages(dir: &std::path::Path, count: i64) -> Store {
         write(&store, move |tx| {
             (first..count.min(first + 40)).try_for_each(|n| {
                 let m = format!("msg_{n}");
-                tx.put_message(&user("ses_a", &m, n))?;
-                tx.put_part(&text("ses_a", &m, &format!("prt_{n}_b"), "one"))?;
-                tx.put_part(&text("ses_a", &m, &format!("prt_{n}_a"), "two")).map(drop)
+                tx.messages().put(&user("ses_a", &m, n))?;
+                tx.messages().put_part(&text("ses_a", &m, &format!("prt_{n}_b"), "one"))?;
+                tx.messages().put_part(&text("ses_a", &m, &format!("prt_{n}_a"), "two")).map(drop)
             })
         })
         .expect("written");
     }
-    write(&store, |tx| tx.put_message(&user("ses_b", "msg_other", 3))).expect("written");
+    write(&store, |tx| tx.messages().put(&user("ses_b", "msg_other", 3))).expect("written");
     store
 }
 
@@ -140,12 +143,12 @@ fn pages_go_backward_without_gaps_or_repeats() {
         assert!(pages.iter().all(|page| page.items.len() <= limit));
         assert_eq!(pages.len(), 123_usize.div_ceil(limit), "no empty page, limit {limit}");
     }
-    let newest = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 1)).expect("page");
+    let newest = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 1)).expect("page");
     assert_eq!(ids(&newest.items), ["msg_122"]);
     assert!(newest.before.is_some());
-    let exact = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 123)).expect("page");
+    let exact = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 123)).expect("page");
     assert_eq!((exact.items.len(), exact.before), (123, None), "exact limit, no cursor");
-    let none = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 0)).expect("page");
+    let none = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 0)).expect("page");
     assert!(none.items.is_empty());
 }
 
@@ -155,26 +158,26 @@ fn json_page_equals_value_page() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let long = "\u{1F426} \"quoted\" \\ \n".repeat(4000);
     write(&store, move |tx| {
-        tx.put_message(&user("ses_a", "msg_1", 1))?;
-        tx.put_part(&text("ses_a", "msg_1", "prt_1", "}]\"\\"))?;
-        tx.put_part(&text("ses_a", "msg_1", "prt_2", &long))?;
+        tx.messages().put(&user("ses_a", "msg_1", 1))?;
+        tx.messages().put_part(&text("ses_a", "msg_1", "prt_1", "}]\"\\"))?;
+        tx.messages().put_part(&text("ses_a", "msg_1", "prt_2", &long))?;
         let body = json!({ "type": "of tomorrow", "deep": [{ "er": null }], "number": 1.0e-7 });
         let part = json!({ "id": "prt_3", "sessionID": "ses_a", "messageID": "msg_1" });
         let mut unknown = body;
         for (key, value) in part.as_object().into_iter().flatten() {
             unknown[key] = value.clone();
         }
-        tx.put_part(&parse_part(unknown, ParseMode::Lenient).expect("a part"))?;
-        tx.put_message(&assistant("ses_a", "msg_2", 2))?;
-        tx.put_part(&text("ses_a", "msg_2", "prt_4", ""))?;
-        tx.append_text(&sid("ses_a"), &pid("prt_4"), "streamed, ")?;
-        tx.append_text(&sid("ses_a"), &pid("prt_4"), "\"twice\"").map(drop)
+        tx.messages().put_part(&parse_part(unknown, ParseMode::Lenient).expect("a part"))?;
+        tx.messages().put(&assistant("ses_a", "msg_2", 2))?;
+        tx.messages().put_part(&text("ses_a", "msg_2", "prt_4", ""))?;
+        tx.messages().append_text(&sid("ses_a"), &pid("prt_4"), "streamed, ")?;
+        tx.messages().append_text(&sid("ses_a"), &pid("prt_4"), "\"twice\"").map(drop)
     })
     .expect("written");
     let found = all_messages(&store, "ses_a", 10);
     assert_eq!(found.iter().map(|item| item.parts.len()).collect::<Vec<_>>(), [3, 1]);
     let view = PartRenderer { is_verbatim: &|_| true, render: &part_info };
-    let shown = store.read(&ctx(), |r| r.list_messages_json(&sid("ses_a"), None, 10, view));
+    let shown = store.read(&ctx(), |r| r.wire_json().list_messages(&sid("ses_a"), None, 10, view));
     let shown = shown.expect("a page");
     assert!(
         shown.json.contains("streamed, \\\"twice\\\""),
@@ -187,9 +190,9 @@ fn json_page_equals_value_page() {
 fn empty_page_and_unknown_session() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let empty = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 10)).expect("page");
+    let empty = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 10)).expect("page");
     assert_eq!((empty.items.len(), empty.before), (0, None));
-    let unknown = store.read(&ctx(), |r| r.list_messages(&sid("ses_x"), None, 10).map(|_| ()));
+    let unknown = store.read(&ctx(), |r| r.messages().list(&sid("ses_x"), None, 10).map(|_| ()));
     assert!(matches!(unknown, Err(StoreError::NoSession(_))), "{unknown:?}");
 }
 
@@ -198,9 +201,9 @@ fn other_sessions_never_leak_into_a_page() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 5);
     write(&store, |tx| {
-        tx.put_message(&user("ses_b", "msg_b2", 2))?;
-        tx.put_message(&user("ses_a", "msg_last", 2))?;
-        tx.put_part(&text("ses_b", "msg_b2", "prt_b2", "not yours"))
+        tx.messages().put(&user("ses_b", "msg_b2", 2))?;
+        tx.messages().put(&user("ses_a", "msg_last", 2))?;
+        tx.messages().put_part(&text("ses_b", "msg_b2", "prt_b2", "not yours"))
     })
     .expect("written");
     let found = all_messages(&store, "ses_a", 2);
@@ -208,9 +211,9 @@ fn other_sessions_never_leak_into_a_page() {
     assert!(found.iter().flat_map(|m| &m.parts).all(|p| p.session == sid("ses_a")));
     assert_eq!(ids(&all_messages(&store, "ses_b", 1)), ["msg_other", "msg_b2"]);
     // A cursor of another session gives this session's messages, or none.
-    let page = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 2)).expect("page");
+    let page = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 2)).expect("page");
     let borrowed = store
-        .read(&ctx(), |r| r.list_messages(&sid("ses_b"), page.before.as_deref(), 10))
+        .read(&ctx(), |r| r.messages().list(&sid("ses_b"), page.before.as_deref(), 10))
         .expect("page");
     assert!(borrowed.items.iter().all(|m| m.message.session == sid("ses_b")));
 }
@@ -224,7 +227,7 @@ fn equal_and_fractional_times_keep_their_order_and_value() {
     let sent = times.clone();
     write(&store, move |tx| {
         sent.iter().enumerate().try_for_each(|(n, time)| {
-            tx.put_message(&user("ses_a", &format!("msg_{}", 9 - n), time.clone())).map(drop)
+            tx.messages().put(&user("ses_a", &format!("msg_{}", 9 - n), time.clone())).map(drop)
         })
     })
     .expect("written");
@@ -239,14 +242,16 @@ fn equal_and_fractional_times_keep_their_order_and_value() {
 fn message_is_equal_by_page_id_and_parts() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 60);
-    write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_bare", 1))).expect("written");
+    write(&store, |tx| tx.messages().put(&assistant("ses_a", "msg_bare", 1))).expect("written");
     let found = all_messages(&store, "ses_a", 7);
     for item in &found {
         let id = &item.message.id;
-        let got = store.read(&ctx(), |r| r.get_message(&sid("ses_a"), id)).expect("reads");
+        let got = store.read(&ctx(), |r| r.messages().get(&sid("ses_a"), id)).expect("reads");
         assert_eq!(got, *item);
         for part in &item.parts {
-            let got = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &part.id)).expect("reads");
+            let got = store
+                .read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &part.id))
+                .expect("reads");
             assert_eq!(got, *part);
             assert_eq!((&got.session, &got.message), (&sid("ses_a"), id));
         }
@@ -266,12 +271,13 @@ fn a_message_is_found_in_its_own_session_only() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 1);
     let get =
-        |s: &str, m: &str| store.read(&ctx(), |r| r.get_message(&sid(s), &mid(m)).map(|_| ()));
+        |s: &str, m: &str| store.read(&ctx(), |r| r.messages().get(&sid(s), &mid(m)).map(|_| ()));
     assert!(get("ses_a", "msg_0").is_ok());
     assert!(matches!(get("ses_a", "msg_none"), Err(StoreError::NoMessage { .. })));
     assert!(matches!(get("ses_b", "msg_0"), Err(StoreError::NoMessage { .. })));
     assert!(matches!(get("ses_x", "msg_0"), Err(StoreError::NoSession(_))));
-    let part = store.read(&ctx(), |r| r.get_part(&sid("ses_b"), &pid("prt_0_a")).map(|_| ()));
+    let part =
+        store.read(&ctx(), |r| r.messages().get_part(&sid("ses_b"), &pid("prt_0_a")).map(|_| ()));
     assert!(matches!(part, Err(StoreError::NoPart { .. })));
 }
 
@@ -279,14 +285,14 @@ fn a_message_is_found_in_its_own_session_only() {
 fn page_cursor_survives_concurrent_writes() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_messages(dir.path(), 20);
-    let newest = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), None, 5)).expect("page");
+    let newest = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), None, 5)).expect("page");
     write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_late", 1))?;
-        tx.remove_message(&sid("ses_a"), &mid("msg_15"))
+        tx.messages().put(&user("ses_a", "msg_late", 1))?;
+        tx.messages().remove(&sid("ses_a"), &mid("msg_15"))
     })
     .expect("written");
     let before = newest.before.as_deref();
-    let next = store.read(&ctx(), |r| r.list_messages(&sid("ses_a"), before, 5)).expect("page");
+    let next = store.read(&ctx(), |r| r.messages().list(&sid("ses_a"), before, 5)).expect("page");
     assert_eq!(ids(&next.items), ["msg_10", "msg_11", "msg_12", "msg_13", "msg_14"]);
 }
 
@@ -297,7 +303,7 @@ fn json_session_list_equals_value_list() {
         with_sessions(dir.path(), &["ses_plain", "ses_word", "ses_long", "ses_used", "ses_fork"]);
     let change = |id: &'static str, change: fn(&mut Session)| {
         write(&store, move |tx| {
-            tx.update_session(&sid(id), |session| {
+            tx.sessions().update(&sid(id), |session| {
                 change(session);
                 Ok(())
             })
@@ -314,16 +320,16 @@ fn json_session_list_equals_value_list() {
             Some(ForkOrigin { session: session_id, message: None, seq: SessionSeq(1) });
     });
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_used", "msg_u", 1))?;
+        tx.messages().put(&assistant("ses_used", "msg_u", 1))?;
         let step = json!({ "id": "prt_u", "sessionID": "ses_used", "messageID": "msg_u",
             "type": "step-finish", "reason": "stop", "cost": 0.25,
             "tokens": { "input": 7, "output": 2, "reasoning": 0, "cache": { "read": 1, "write": 0 } } });
-        tx.put_part(&parse_part(step, ParseMode::Strict).expect("a part"))
+        tx.messages().put_part(&parse_part(step, ParseMode::Strict).expect("a part"))
     })
     .expect("written");
     let filter = SessionFilter { archived: true, ..SessionFilter::default() };
-    let rows = store.read(&ctx(), |r| r.list_sessions(&filter, None, 10)).expect("a page").items;
-    let shown = store.read(&ctx(), |r| r.list_sessions_json(&filter, 10)).expect("a list");
+    let rows = store.read(&ctx(), |r| r.sessions().list(&filter, None, 10)).expect("a page").items;
+    let shown = store.read(&ctx(), |r| r.wire_json().list_sessions(&filter, 10)).expect("a list");
     let mut plain = Vec::new();
     for (row, shown) in rows.iter().zip(&shown) {
         let wanted = session_info(&row.session, row.usage);
@@ -349,8 +355,8 @@ fn session_with_missing_event_is_an_error() {
     let gone = "DELETE FROM event WHERE cursor = (SELECT image FROM session WHERE id = 'ses_a')";
     assert_eq!(other.execute(gone, []).expect("deleted"), 1);
     let filter = SessionFilter::default();
-    let listed = store.read(&ctx(), |r| r.list_sessions(&filter, None, 10).map(drop));
+    let listed = store.read(&ctx(), |r| r.sessions().list(&filter, None, 10).map(drop));
     assert!(matches!(listed, Err(StoreError::Corrupt { .. })), "{listed:?}");
-    let shown = store.read(&ctx(), |r| r.list_sessions_json(&filter, 10).map(drop));
+    let shown = store.read(&ctx(), |r| r.wire_json().list_sessions(&filter, 10).map(drop));
     assert!(matches!(shown, Err(StoreError::Corrupt { .. })), "{shown:?}");
 }

@@ -49,7 +49,7 @@ proptest! {
 fn rebuild_fixes_changed_projection() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_a", 1))).expect("written");
+    write(&store, |tx| tx.messages().put(&user("ses_a", "msg_a", 1))).expect("written");
     let before = projections(dir.path());
     raw(dir.path())
         .execute_batch(
@@ -74,7 +74,7 @@ fn rebuild_fixes_changed_projection() {
 fn rebuild_keeps_deleted_session_deleted() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_a", 1))).expect("written");
+    write(&store, |tx| tx.messages().put(&user("ses_a", "msg_a", 1))).expect("written");
     raw(dir.path())
         .execute_batch(
             "UPDATE stream SET deleted = 1 WHERE id = 'ses_a';
@@ -85,9 +85,9 @@ fn rebuild_keeps_deleted_session_deleted() {
 
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
 
-    let left = store.read(&ctx(), |r| r.find_session(&sid("ses_a"))).expect("reads");
+    let left = store.read(&ctx(), |r| r.sessions().find(&sid("ses_a"))).expect("reads");
     assert_eq!(left, None);
-    assert!(store.read(&ctx(), |r| r.get_session(&sid("ses_b"))).is_ok());
+    assert!(store.read(&ctx(), |r| r.sessions().get(&sid("ses_b"))).is_ok());
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
 }
 
@@ -99,8 +99,10 @@ fn a_rebuild_takes_short_transactions() {
         write(&store, move |tx| {
             (0..50).try_for_each(|n| {
                 let m = format!("msg_{batch}_{n}");
-                tx.put_message(&user("ses_a", &m, n))?;
-                tx.put_part(&text("ses_a", &m, &format!("prt_{batch}_{n}"), "x")).map(drop)
+                tx.messages().put(&user("ses_a", &m, n))?;
+                tx.messages()
+                    .put_part(&text("ses_a", &m, &format!("prt_{batch}_{n}"), "x"))
+                    .map(drop)
             })
         })
         .expect("written");
@@ -155,8 +157,8 @@ fn an_interrupted_rebuild_is_finished_by_the_next_open() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_b"]);
     write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_a", "hello"))
+        tx.messages().put(&user("ses_a", "msg_a", 1))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_a", "hello"))
     })
     .expect("written");
     let before = projections(dir.path());
@@ -174,7 +176,7 @@ fn an_interrupted_rebuild_is_finished_by_the_next_open() {
 
         assert_eq!(projections(dir.path()), before);
         assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
-        let seq = write(&store, |tx| tx.put_session(&session("ses_a"))).map(drop);
+        let seq = write(&store, |tx| tx.sessions().put(&session("ses_a"))).map(drop);
         assert!(seq.is_ok());
     }
 }
@@ -192,7 +194,7 @@ fn open_waits_for_running_rebuild() {
                 let path = path.clone();
                 other = Some(std::thread::spawn(move || {
                     let store = open(&path);
-                    store.read(&ctx(), |r| r.session_seq(&sid("ses_a"))).expect("reads")
+                    store.read(&ctx(), |r| r.sessions().seq(&sid("ses_a"))).expect("reads")
                 }));
                 std::thread::sleep(std::time::Duration::from_millis(50));
             }

@@ -26,17 +26,17 @@ fn kinds_after(store: &Store, from: usize) -> Vec<EventKind> {
 fn message_id_of_another_session_is_rejected() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
+    write(&store, |tx| tx.messages().put(&user("ses_a", "msg_1", 1))).expect("written");
     let (before, rows) = (log(&store), projections(dir.path()));
     let refusals = [
-        write(&store, |tx| tx.put_message(&user("ses_c", "msg_1", 2)).map(drop)),
+        write(&store, |tx| tx.messages().put(&user("ses_c", "msg_1", 2)).map(drop)),
         write(&store, |tx| {
             let parts = [text("ses_c", "msg_1", "prt_1", "x")];
-            tx.admit_prompt(&user("ses_c", "msg_1", 2), &parts, PromptDelivery::Queue).map(drop)
+            tx.prompts().admit(&user("ses_c", "msg_1", 2), &parts, PromptDelivery::Queue).map(drop)
         }),
         write(&store, |tx| {
             let (id, message) = ("trn_1".parse().expect("id"), user("ses_c", "msg_1", 2));
-            tx.begin_turn(&NewTurn { id, message, parts: vec![] }).map(drop)
+            tx.turns().begin(&NewTurn { id, message, parts: vec![] }).map(drop)
         }),
     ];
     for refusal in refusals {
@@ -45,7 +45,7 @@ fn message_id_of_another_session_is_rejected() {
         assert!(known, "{refusal:?}");
     }
     assert!(matches!(
-        write(&store, |tx| tx.remove_message(&sid("ses_c"), &mid("msg_1"))),
+        write(&store, |tx| tx.messages().remove(&sid("ses_c"), &mid("msg_1"))),
         Err(StoreError::NoMessage { .. })
     ));
     assert_eq!((log(&store), projections(dir.path())), (before, rows));
@@ -56,10 +56,10 @@ fn part_cannot_move_between_messages() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a", "ses_c"]);
     write(&store, |tx| {
-        tx.put_message(&user("ses_a", "msg_a", 1))?;
-        tx.put_message(&user("ses_a", "msg_a2", 1))?;
-        tx.put_message(&user("ses_c", "msg_c", 1))?;
-        tx.put_part(&text("ses_a", "msg_a", "prt_a", "mine"))
+        tx.messages().put(&user("ses_a", "msg_a", 1))?;
+        tx.messages().put(&user("ses_a", "msg_a2", 1))?;
+        tx.messages().put(&user("ses_c", "msg_c", 1))?;
+        tx.messages().put_part(&text("ses_a", "msg_a", "prt_a", "mine"))
     })
     .expect("written");
     let (before, rows) = (log(&store), projections(dir.path()));
@@ -70,14 +70,15 @@ fn part_cannot_move_between_messages() {
         ("ses_a", "msg_a2", "prt_a"),
         ("ses_a", "msg_unknown", "prt_new"),
     ] {
-        let refused = write(&store, move |tx| tx.put_part(&text(session, message, part, "yours")));
+        let refused =
+            write(&store, move |tx| tx.messages().put_part(&text(session, message, part, "yours")));
         let refused = refused.expect_err("refused");
         let known = matches!(refused, StoreError::NoMessage { .. } | StoreError::WrongOwner { .. });
         assert!(known, "{session} {message} {part}: {refused:?}");
     }
     for refused in [
-        write(&store, |tx| tx.remove_part(&sid("ses_c"), &pid("prt_a"))),
-        write(&store, |tx| tx.append_text(&sid("ses_c"), &pid("prt_a"), "x").map(drop)),
+        write(&store, |tx| tx.messages().remove_part(&sid("ses_c"), &pid("prt_a"))),
+        write(&store, |tx| tx.messages().append_text(&sid("ses_c"), &pid("prt_a"), "x").map(drop)),
     ] {
         assert!(matches!(refused, Err(StoreError::NoPart { .. })), "{refused:?}");
     }
@@ -100,8 +101,8 @@ fn requests_and_turns_stay_in_their_session() {
         serde_json::from_value(value).expect("request")
     };
     let (mine, yours) = (ask("ses_a"), ask("ses_c"));
-    write(&store, move |tx| tx.add_request(&mine)).expect("asked");
-    let refused = write(&store, move |tx| tx.add_request(&yours)).expect_err("refused");
+    write(&store, move |tx| tx.requests().add(&mine)).expect("asked");
+    let refused = write(&store, move |tx| tx.requests().add(&yours)).expect_err("refused");
     assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
     let turn = |session: &str, message: &str| NewTurn {
         id: "trn_1".parse().expect("id"),
@@ -109,8 +110,8 @@ fn requests_and_turns_stay_in_their_session() {
         parts: vec![],
     };
     let (first, second) = (turn("ses_a", "msg_a"), turn("ses_c", "msg_c"));
-    write(&store, move |tx| tx.begin_turn(&first)).expect("begun");
-    let refused = write(&store, move |tx| tx.begin_turn(&second)).expect_err("refused");
+    write(&store, move |tx| tx.turns().begin(&first)).expect("begun");
+    let refused = write(&store, move |tx| tx.turns().begin(&second)).expect_err("refused");
     assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
 }
 
@@ -135,33 +136,47 @@ fn every_write() -> Vec<(&'static str, Write)> {
     let id = ask.id.clone();
     let project_id: turnstone_core::id::ProjectId = "p1".parse().expect("id");
     let mut list: Vec<(&'static str, Write)> = vec![
-        ("project", Box::new(|tx| tx.put_project(&project("p1")).map(drop))),
-        ("create session", Box::new(|tx| tx.create_session(&session("ses_a")).map(drop))),
-        ("put session", Box::new(|tx| tx.put_session(&session("ses_a")).map(drop))),
-        ("message", Box::new(|tx| tx.put_message(&user("ses_a", "msg_1", 1)).map(drop))),
-        ("part", Box::new(|tx| tx.put_part(&text("ses_a", "msg_1", "prt_1", "x")).map(drop))),
+        ("project", Box::new(|tx| tx.projects().put(&project("p1")).map(drop))),
+        ("create session", Box::new(|tx| tx.sessions().create(&session("ses_a")).map(drop))),
+        ("put session", Box::new(|tx| tx.sessions().put(&session("ses_a")).map(drop))),
+        ("message", Box::new(|tx| tx.messages().put(&user("ses_a", "msg_1", 1)).map(drop))),
+        (
+            "part",
+            Box::new(|tx| tx.messages().put_part(&text("ses_a", "msg_1", "prt_1", "x")).map(drop)),
+        ),
         (
             "long part",
             Box::new(|tx| {
                 let long = "y".repeat(400_000);
-                tx.put_part(&text("ses_a", "msg_1", "prt_2", &long)).map(drop)
+                tx.messages().put_part(&text("ses_a", "msg_1", "prt_2", &long)).map(drop)
             }),
         ),
         (
             "prompt",
             Box::new(|tx| {
                 let parts = [text("ses_a", "msg_p", "prt_p", "go")];
-                tx.admit_prompt(&user("ses_a", "msg_p", 1), &parts, PromptDelivery::Queue).map(drop)
+                tx.prompts()
+                    .admit(&user("ses_a", "msg_p", 1), &parts, PromptDelivery::Queue)
+                    .map(drop)
             }),
         ),
-        ("no delta", Box::new(|tx| tx.append_text(&sid("ses_a"), &pid("prt_1"), "").map(drop))),
+        (
+            "no delta",
+            Box::new(|tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_1"), "").map(drop)),
+        ),
     ];
-    list.push(("todos", Box::new(move |tx| tx.set_todos(&sid("ses_a"), &todos).map(drop))));
-    list.push(("diff", Box::new(move |tx| tx.put_diff(&sid("ses_a"), &diff).map(drop))));
-    list.push(("share", Box::new(move |tx| tx.put_share(&sid("ses_a"), &share).map(drop))));
-    list.push(("approve", Box::new(move |tx| tx.approve_rule(&project_id, &rule).map(drop))));
-    list.push(("ask", Box::new(move |tx| tx.add_request(&ask).map(drop))));
-    list.push(("reply", Box::new(move |tx| tx.resolve_request(&id, &reply).map(drop))));
+    list.push((
+        "todos",
+        Box::new(move |tx| tx.sessions().set_todos(&sid("ses_a"), &todos).map(drop)),
+    ));
+    list.push(("diff", Box::new(move |tx| tx.sessions().put_diff(&sid("ses_a"), &diff).map(drop))));
+    list.push(("share", Box::new(move |tx| tx.shares().put(&sid("ses_a"), &share).map(drop))));
+    list.push((
+        "approve",
+        Box::new(move |tx| tx.projects().approve_rule(&project_id, &rule).map(drop)),
+    ));
+    list.push(("ask", Box::new(move |tx| tx.requests().add(&ask).map(drop))));
+    list.push(("reply", Box::new(move |tx| tx.requests().resolve(&id, &reply).map(drop))));
     list
 }
 
@@ -193,21 +208,21 @@ fn a_session_created_twice_is_the_same_or_a_conflict() {
         value
     };
     let (first, same, other) = (long('a'), long('a'), long('b'));
-    let put = |value: Session| write(&store, move |tx| tx.create_session(&value));
+    let put = |value: Session| write(&store, move |tx| tx.sessions().create(&value));
     assert_eq!(put(first).expect("created"), WriteOutcome::Created);
     assert_eq!(put(same).expect("repeated"), WriteOutcome::No);
     let refused = put(other).expect_err("differs in a long string alone");
     assert!(matches!(refused, StoreError::Conflict { .. }), "{refused:?}");
     // A late repeat of the first call, after the session has moved on.
     write(&store, |tx| {
-        tx.update_session(&sid("ses_a"), |s| {
+        tx.sessions().update(&sid("ses_a"), |s| {
             s.title = "renamed".into();
             Ok(())
         })
     })
     .expect("renamed");
     assert_eq!(put(session("ses_a")).expect("repeated"), WriteOutcome::No);
-    let now = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
+    let now = store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads");
     assert_eq!(now.title, "renamed");
 }
 
@@ -217,11 +232,12 @@ fn idempotency_key_returns_first_result() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let once = |store: &Store, ctx: &Context, title: &'static str| {
         let run = store.write_once(ctx, move |tx| {
-            tx.update_session(&sid("ses_a"), |s| {
-                s.title = title.to_owned();
-                Ok(())
-            })
-            .map(|s| s.title)
+            tx.sessions()
+                .update(&sid("ses_a"), |s| {
+                    s.title = title.to_owned();
+                    Ok(())
+                })
+                .map(|s| s.title)
         });
         run.wait().expect("answered")
     };
@@ -250,7 +266,7 @@ fn idempotency_record_has_first_event_and_first_answer() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let rename = |store: &Store, ctx: &Context, title: &'static str| {
         let run = store.write(ctx, move |tx| {
-            tx.update_session(&sid("ses_a"), |s| {
+            tx.sessions().update(&sid("ses_a"), |s| {
                 s.title = title.to_owned();
                 Ok(())
             })?;
@@ -295,7 +311,7 @@ trait MissingMessage {
 
 impl MissingMessage for turnstone_store::Tx<'_> {
     fn remove_missing_message(&self) -> turnstone_store::Result<String> {
-        self.remove_message(&sid("ses_a"), &mid("msg_none")).map(|()| String::new())
+        self.messages().remove(&sid("ses_a"), &mid("msg_none")).map(|()| String::new())
     }
 }
 
@@ -335,13 +351,13 @@ fn clearing_an_optional_field_clears_it() {
     for (field, clear) in clear {
         let dir = tempfile::tempdir().expect("temp dir");
         let store = with_sessions(dir.path(), &[]);
-        write(&store, |tx| tx.create_session(&full_session())).expect("created");
+        write(&store, |tx| tx.sessions().create(&full_session())).expect("created");
         let mut expected = full_session();
         clear(&mut expected);
         assert_ne!(expected, full_session(), "{field}");
 
         write(&store, move |tx| {
-            tx.update_session(&sid("ses_a"), |s| {
+            tx.sessions().update(&sid("ses_a"), |s| {
                 clear(s);
                 Ok(())
             })
@@ -349,7 +365,7 @@ fn clearing_an_optional_field_clears_it() {
         .expect("cleared");
 
         let get =
-            |store: &Store| store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
+            |store: &Store| store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads");
         assert_eq!(get(&store), expected, "{field}");
         assert_eq!(kinds_after(&store, 2), [EventKind::SessionUpdated], "{field}");
         let told = log(&store).last().and_then(|e| e.payload.clone()).expect("payload");
@@ -381,15 +397,16 @@ fn unshare_and_clear_take_effect() {
         serde_json::from_value(json!({"content": "c", "status": "s", "priority": "p"}))
             .expect("todo");
     write(&store, move |tx| {
-        tx.put_share(&sid("ses_a"), &share)?;
-        tx.set_todos(&sid("ses_a"), std::slice::from_ref(&todo))?;
-        tx.remove_share(&sid("ses_a"))?;
-        tx.set_todos(&sid("ses_a"), &[])
+        tx.shares().put(&sid("ses_a"), &share)?;
+        tx.sessions().set_todos(&sid("ses_a"), std::slice::from_ref(&todo))?;
+        tx.shares().remove(&sid("ses_a"))?;
+        tx.sessions().set_todos(&sid("ses_a"), &[])
     })
     .expect("written");
     for round in 0..2 {
-        let read =
-            store.read(&ctx(), |r| Ok((r.session_share(&sid("ses_a"))?, r.todos(&sid("ses_a"))?)));
+        let read = store.read(&ctx(), |r| {
+            Ok((r.shares().find(&sid("ses_a"))?, r.sessions().todos(&sid("ses_a"))?))
+        });
         assert_eq!(read.expect("reads"), (None, vec![]), "round {round}");
         store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     }
@@ -411,7 +428,7 @@ fn concurrent_updates_are_not_lost() {
             let store = if n % 2 == 0 { &store } else { &other };
             scope.spawn(move || {
                 write(store, move |tx| {
-                    tx.update_session(&sid("ses_a"), |s| {
+                    tx.sessions().update(&sid("ses_a"), |s| {
                         let map = s.metadata.get_or_insert_default();
                         let count = map.get("n").and_then(Value::as_i64).unwrap_or(0);
                         map.insert("n".into(), json!(count + 1));
@@ -423,11 +440,11 @@ fn concurrent_updates_are_not_lost() {
             });
         }
     });
-    let found = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
+    let found = store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads");
     let map = found.metadata.expect("metadata");
     assert_eq!((map["n"].clone(), map.len()), (json!(25), 26));
     assert_eq!(
-        store.read(&ctx(), |r| r.session_seq(&sid("ses_a"))).expect("reads"),
+        store.read(&ctx(), |r| r.sessions().seq(&sid("ses_a"))).expect("reads"),
         SessionSeq(26)
     );
 }
@@ -436,15 +453,15 @@ fn concurrent_updates_are_not_lost() {
 fn concurrent_field_updates_do_not_overwrite_each_other() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let stale = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("reads");
+    let stale = store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads");
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_1", 1))?;
-        tx.put_part(&step("prt_1", 0.5, 10))
+        tx.messages().put(&assistant("ses_a", "msg_1", 1))?;
+        tx.messages().put_part(&step("prt_1", 0.5, 10))
     })
     .expect("counted");
     // Somebody puts back the whole session as they knew it: what is counted is no field of it.
-    write(&store, move |tx| tx.put_session(&stale)).expect("written");
-    let usage = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("reads");
+    write(&store, move |tx| tx.sessions().put(&stale)).expect("written");
+    let usage = store.read(&ctx(), |r| r.sessions().usage(&sid("ses_a"))).expect("reads");
     assert_eq!((usage.cost, usage.input), (500_000_000_000, 10));
 }
 
@@ -452,13 +469,13 @@ fn concurrent_field_updates_do_not_overwrite_each_other() {
 fn stale_expected_seq_returns_current_seq_and_writes_nothing() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    write(&store, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
+    write(&store, |tx| tx.messages().put(&user("ses_a", "msg_1", 1))).expect("written");
     let (before, rows) = (log(&store), projections(dir.path()));
     let late = ctx().with_expected_seq(SessionSeq(1));
     let refused = store
         .write(&late, |tx| {
-            tx.put_message(&user("ses_a", "msg_2", 2))?;
-            tx.put_message(&user("ses_a", "msg_3", 3))
+            tx.messages().put(&user("ses_a", "msg_2", 2))?;
+            tx.messages().put(&user("ses_a", "msg_3", 3))
         })
         .wait()
         .expect_err("refused");
@@ -467,8 +484,8 @@ fn stale_expected_seq_returns_current_seq_and_writes_nothing() {
     assert_eq!((log(&store), projections(dir.path())), (before, rows));
     store
         .write(&ctx().with_expected_seq(SessionSeq(2)), |tx| {
-            tx.put_message(&user("ses_a", "msg_2", 2))?;
-            tx.put_message(&user("ses_a", "msg_3", 3))
+            tx.messages().put(&user("ses_a", "msg_2", 2))?;
+            tx.messages().put(&user("ses_a", "msg_3", 3))
         })
         .wait()
         .expect("one expectation covers the call");
@@ -481,7 +498,7 @@ fn stale_expected_seq_returns_current_seq_and_writes_nothing() {
                     let m = format!("msg_race_{n}");
                     let ctx = ctx().with_expected_seq(SessionSeq(4));
                     store
-                        .write(&ctx, move |tx| tx.put_message(&user("ses_a", &m, 9)))
+                        .write(&ctx, move |tx| tx.messages().put(&user("ses_a", &m, 9)))
                         .wait()
                         .is_ok()
                 })
@@ -514,16 +531,16 @@ fn todo_share_permission_and_diff_are_events() {
     let share = ShareRecord { id: "x".into(), secret: "s3cret".into(), url: "u".into() };
     let rule = PermissionRule::new("bash", "*", RuleAction::Ask);
     write(&store, move |tx| {
-        tx.set_todos(&sid("ses_a"), &todos)?;
-        tx.put_share(&sid("ses_a"), &share)?;
-        tx.update_session(&sid("ses_a"), |s| {
+        tx.sessions().set_todos(&sid("ses_a"), &todos)?;
+        tx.shares().put(&sid("ses_a"), &share)?;
+        tx.sessions().update(&sid("ses_a"), |s| {
             s.permission = Some(vec![rule.clone()]);
             Ok(())
         })?;
-        tx.put_diff(&sid("ses_a"), &diff)?;
-        tx.approve_rule(&"p1".parse().expect("id"), &rule)?;
-        tx.withdraw_rule(&"p1".parse().expect("id"), &rule)?;
-        tx.remove_share(&sid("ses_a"))
+        tx.sessions().put_diff(&sid("ses_a"), &diff)?;
+        tx.projects().approve_rule(&"p1".parse().expect("id"), &rule)?;
+        tx.projects().withdraw_rule(&"p1".parse().expect("id"), &rule)?;
+        tx.shares().remove(&sid("ses_a"))
     })
     .expect("written");
     let kinds = [
@@ -547,30 +564,30 @@ fn usage_follows_added_and_removed_steps() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut store = with_sessions(dir.path(), &["ses_a"]);
     let usage = |store: &Store| {
-        let found = store.read(&ctx(), |r| r.session_usage(&sid("ses_a"))).expect("reads");
+        let found = store.read(&ctx(), |r| r.sessions().usage(&sid("ses_a"))).expect("reads");
         (found.cost, found.input, found.output, found.cache_write)
     };
     let unit = 1_000_000_000_000;
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_1", 1))?;
-        tx.put_part(&step("prt_1", 0.1, 10))?;
-        tx.put_part(&step("prt_2", 0.2, 20))?;
-        tx.put_part(&step("prt_3", 1.0, 30))
+        tx.messages().put(&assistant("ses_a", "msg_1", 1))?;
+        tx.messages().put_part(&step("prt_1", 0.1, 10))?;
+        tx.messages().put_part(&step("prt_2", 0.2, 20))?;
+        tx.messages().put_part(&step("prt_3", 1.0, 30))
     })
     .expect("written");
     assert_eq!(usage(&store), (unit * 13 / 10, 60, 63, 12));
-    write(&store, |tx| tx.put_part(&step("prt_3", 2.0, 31))).expect("changed");
+    write(&store, |tx| tx.messages().put_part(&step("prt_3", 2.0, 31))).expect("changed");
     assert_eq!(usage(&store), (unit * 23 / 10, 61, 64, 12));
-    write(&store, |tx| tx.remove_part(&sid("ses_a"), &pid("prt_1"))).expect("removed");
+    write(&store, |tx| tx.messages().remove_part(&sid("ses_a"), &pid("prt_1"))).expect("removed");
     assert_eq!(usage(&store), (unit * 22 / 10, 51, 53, 8));
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     assert_eq!(usage(&store), (unit * 22 / 10, 51, 53, 8));
     // A part that becomes something else counts no more.
-    write(&store, |tx| tx.put_part(&text("ses_a", "msg_1", "prt_2", "a text now")))
+    write(&store, |tx| tx.messages().put_part(&text("ses_a", "msg_1", "prt_2", "a text now")))
         .expect("changed");
     assert_eq!(usage(&store), (unit * 2, 31, 32, 4));
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
-    write(&store, |tx| tx.remove_message(&sid("ses_a"), &mid("msg_1"))).expect("removed");
+    write(&store, |tx| tx.messages().remove(&sid("ses_a"), &mid("msg_1"))).expect("removed");
     assert_eq!(usage(&store), (0, 0, 0, 0));
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
     assert_eq!(usage(&store), (0, 0, 0, 0));
@@ -589,27 +606,27 @@ fn every_event_records_actor_and_client() {
     let clients = [None, Some("cli"), Some("http opencode/1.18"), Some("cli")];
     for (n, client) in (0..).zip(clients) {
         let message = user("ses_a", &format!("msg_{n}"), n);
-        store.write(&by(client), move |tx| tx.put_message(&message)).wait().expect("written");
+        store.write(&by(client), move |tx| tx.messages().put(&message)).wait().expect("written");
     }
     let said: Vec<_> = log(&store).into_iter().skip(2).map(|it| (it.actor, it.client)).collect();
     let wanted = clients.map(|client| ("grace".to_owned(), client.map(str::to_owned)));
     assert_eq!(said, wanted);
     // A key is the user's, whichever program repeats it; and a user is found by any program.
     let key = by(Some("cli")).with_idempotency_key("k");
-    let first = store.write_once(&key, |tx| tx.put_message(&user("ses_a", "msg_k", 9)));
+    let first = store.write_once(&key, |tx| tx.messages().put(&user("ses_a", "msg_k", 9)));
     assert_eq!(first.wait().expect("written"), WriteOutcome::Created);
     let again = by(None).with_idempotency_key("k");
-    let again = store.write_once(&again, |tx| tx.put_message(&user("ses_a", "msg_l", 9)));
+    let again = store.write_once(&again, |tx| tx.messages().put(&user("ses_a", "msg_l", 9)));
     assert_eq!(again.wait().expect("the first result"), WriteOutcome::Created);
     let filter = |actor: &str| SessionFilter { actor: Some(actor.to_owned()), ..<_>::default() };
     let made = by(Some("http x"));
-    let mut session = store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("there");
+    let mut session = store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("there");
     session.id = sid("ses_new");
-    store.write(&made, move |tx| tx.create_session(&session)).wait().expect("made");
+    store.write(&made, move |tx| tx.sessions().create(&session)).wait().expect("made");
     let count = |filter: &SessionFilter| {
-        store.read(&ctx(), |r| r.list_sessions(filter, None, 10)).expect("a list").items.len()
+        store.read(&ctx(), |r| r.sessions().list(filter, None, 10)).expect("a list").items.len()
     };
     assert_eq!((count(&filter("grace")), count(&filter("grac"))), (1, 0));
-    let owner = store.read(&ctx(), |r| r.session_actor(&sid("ses_new"))).expect("there");
+    let owner = store.read(&ctx(), |r| r.sessions().actor(&sid("ses_new"))).expect("there");
     assert_eq!(owner, "grace");
 }

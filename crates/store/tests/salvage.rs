@@ -53,12 +53,13 @@ fn load_session_content(store: &Store, id: &str) -> SessionContent {
         .read(&ctx(), |r| {
             Ok(SessionContent {
                 events: r
+                    .log()
                     .stream_after(&sid(id), SessionSeq(0), 1_000_000)?
                     .events
                     .into_iter()
                     .map(normalize_stub)
                     .collect(),
-                messages: r.list_messages(&sid(id), None, 1_000_000)?.items,
+                messages: r.messages().list(&sid(id), None, 1_000_000)?.items,
             })
         })
         .unwrap_or_else(|e| panic!("{id}: {e}"))
@@ -75,35 +76,47 @@ fn fill(store: &Store, seed: u64) {
     for n in 0..8 {
         let s: &'static str = ["ses_plain_a", "ses_plain_b"][n % 2];
         write(store, move |tx| {
-            tx.put_session(&session(s))?;
+            tx.sessions().put(&session(s))?;
             let m = format!("msg_{s}_{n}");
-            tx.put_message(&user(s, &m, json!(n)))?;
-            tx.put_part(&text(s, &m, &format!("prt_{s}_{n}_a"), &"short ".repeat(200)))?;
+            tx.messages().put(&user(s, &m, json!(n)))?;
+            tx.messages().put_part(&text(
+                s,
+                &m,
+                &format!("prt_{s}_{n}_a"),
+                &"short ".repeat(200),
+            ))?;
             let len = if n < 2 { 300_000 } else { 3_000 };
-            tx.put_part(&text(s, &m, &format!("prt_{s}_{n}_b"), &n.to_string().repeat(len)))?;
+            tx.messages().put_part(&text(
+                s,
+                &m,
+                &format!("prt_{s}_{n}_b"),
+                &n.to_string().repeat(len),
+            ))?;
             let live = json!({"type": "text", "text": "", "time": {"start": 1}});
-            tx.put_part(&part(s, &m, &format!("prt_{s}_{n}_c"), live))
+            tx.messages().put_part(&part(s, &m, &format!("prt_{s}_{n}_c"), live))
         })
         .expect("written");
         let p = support::pid(&format!("prt_{s}_{n}_c"));
         for word in 0..40 {
             let p = p.clone();
-            write(store, move |tx| tx.append_text(&sid(s), &p, &format!("{word} w\u{f6}rds ")))
-                .expect("streamed");
+            write(store, move |tx| {
+                tx.messages().append_text(&sid(s), &p, &format!("{word} w\u{f6}rds "))
+            })
+            .expect("streamed");
         }
-        let mut sealed = store.read(&ctx(), |r| r.get_part(&sid(s), &p)).expect("part");
+        let mut sealed = store.read(&ctx(), |r| r.messages().get_part(&sid(s), &p)).expect("part");
         if let turnstone_core::model::PartBody::Text(text) = &mut sealed.body {
             text.time = Some(serde_json::from_value(json!({"start": 1, "end": 2})).expect("time"));
         }
-        write(store, move |tx| tx.put_part(&sealed)).expect("sealed");
+        write(store, move |tx| tx.messages().put_part(&sealed)).expect("sealed");
     }
     let (id, secret, url) = ("x".to_owned(), "s3cret".to_owned(), "https://e.org/x".to_owned());
     let share = ShareRecord { id, secret, url };
-    write(store, move |tx| tx.put_share(&sid("ses_plain_a"), &share)).expect("shared");
+    write(store, move |tx| tx.shares().put(&sid("ses_plain_a"), &share)).expect("shared");
     write(store, |tx| {
-        tx.create_session(&session("ses_gone"))?;
-        tx.put_message(&user("ses_gone", "msg_gone", 1))?;
-        tx.put_part(&text("ses_gone", "msg_gone", "prt_gone", "deleted on purpose"))
+        tx.sessions().create(&session("ses_gone"))?;
+        tx.messages().put(&user("ses_gone", "msg_gone", 1))?;
+        tx.messages().put_part(&text("ses_gone", "msg_gone", "prt_gone", "deleted on purpose"))
     })
     .expect("written");
 }
@@ -118,7 +131,7 @@ fn delete_and_compact(store: &Store) {
 fn create_original(seed: u64) -> OriginalStore {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = open(dir.path());
-    write(&store, |tx| tx.put_project(&project("p1"))).expect("project");
+    write(&store, |tx| tx.projects().put(&project("p1"))).expect("project");
     fill(&store, seed);
     delete_and_compact(&store);
     drop(store);
@@ -218,8 +231,8 @@ fn open_and_read(dir: &Path) {
         return;
     };
     for id in ["ses_0", "ses_plain_a"] {
-        drop(store.read(&ctx(), |r| r.list_messages(&sid(id), None, 1000)));
-        drop(store.write(&ctx(), move |tx| tx.put_session(&session(id))).wait());
+        drop(store.read(&ctx(), |r| r.messages().list(&sid(id), None, 1000)));
+        drop(store.write(&ctx(), move |tx| tx.sessions().put(&session(id))).wait());
     }
     drop(store.verify_projections(&ctx()));
 }
@@ -262,7 +275,7 @@ fn healthy_store_is_salvaged_completely() {
     let again = tempfile::tempdir().expect("temp dir");
     let done = salvage(&DataLayout::new(original.dir.path()), again.path(), NOW).expect("salvaged");
     let store = open(&done.data);
-    let share = store.read(&ctx(), |r| r.session_share(&sid("ses_plain_a"))).expect("reads");
+    let share = store.read(&ctx(), |r| r.shares().find(&sid("ses_plain_a"))).expect("reads");
     assert_eq!(share.map(|s| s.secret).as_deref(), Some("s3cret"));
 }
 
@@ -326,7 +339,7 @@ fn garbage_first_page_loses_nothing() {
 fn damaged_wal_yields_earlier_state() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = open(dir.path());
-    write(&store, |tx| tx.put_project(&project("p1"))).expect("project");
+    write(&store, |tx| tx.projects().put(&project("p1"))).expect("project");
     fill(&store, 6);
     let events = log(&store);
     for round in 0..12_u64 {

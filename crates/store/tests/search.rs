@@ -45,7 +45,7 @@ fn index_follows_changes_removals_and_renames() {
 
     let remove = |id: &'static str| {
         let run = move |tx: &turnstone_store::Tx<'_>| {
-            tx.remove_part(&sid("ses_a"), &id.parse().expect("id"))
+            tx.messages().remove_part(&sid("ses_a"), &id.parse().expect("id"))
         };
         case.store.write(&case.ctx, run).wait().expect("removed");
     };
@@ -58,7 +58,7 @@ fn index_follows_changes_removals_and_renames() {
     assert_eq!(case.found("renamed"), ["ses_a"]);
 
     let run = |tx: &turnstone_store::Tx<'_>| {
-        tx.remove_message(&sid("ses_a"), &"msg_1".parse().expect("id"))
+        tx.messages().remove(&sid("ses_a"), &"msg_1".parse().expect("id"))
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
     assert_eq!(case.found("words"), Vec::<String>::new());
@@ -77,7 +77,7 @@ fn a_message_with_many_parts_is_removed_in_small_transactions() {
         200
     );
     let run = |tx: &turnstone_store::Tx<'_>| {
-        tx.remove_message(&sid("ses_a"), &"msg_1".parse().expect("id"))
+        tx.messages().remove(&sid("ses_a"), &"msg_1".parse().expect("id"))
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
     assert_eq!(case.found("gone"), Vec::<String>::new());
@@ -95,7 +95,7 @@ fn open_parts_are_found_once_finished() {
     assert_eq!(case.found("walrus"), Vec::<String>::new());
 
     let run = |tx: &turnstone_store::Tx<'_>| {
-        tx.append_text(&sid("ses_a"), &"prt_1".parse().expect("id"), " streamed")
+        tx.messages().append_text(&sid("ses_a"), &"prt_1".parse().expect("id"), " streamed")
     };
     case.store.write(&case.ctx, run).wait().expect("appended");
     assert_eq!(case.found("walrus"), Vec::<String>::new());
@@ -162,7 +162,7 @@ fn streaming_alone_writes_nothing_to_the_index() {
     case.part("ses_a", "msg_1", "prt_1", json!({"type": "text", "text": "", "time": {"start": 1}}));
     assert_eq!(case.found("first"), ["ses_a"]);
     let run = |tx: &turnstone_store::Tx<'_>| {
-        tx.append_text(&sid("ses_a"), &"prt_1".parse().expect("id"), "delta ")
+        tx.messages().append_text(&sid("ses_a"), &"prt_1".parse().expect("id"), "delta ")
     };
     case.store.write(&case.ctx, run).wait().expect("appended");
     let before = case.store.writer_stats().expect("stats").commits();

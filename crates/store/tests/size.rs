@@ -45,10 +45,10 @@ impl SizeTestStore {
         let case = Self { store, ctx, session: id, part };
         let first = case.text(String::new(), false);
         let start = case.store.write(&case.ctx, move |tx| {
-            tx.put_project(&project)?;
-            tx.create_session(&session)?;
-            tx.put_message(&message)?;
-            tx.put_part(&first)
+            tx.projects().put(&project)?;
+            tx.sessions().create(&session)?;
+            tx.messages().put(&message)?;
+            tx.messages().put_part(&first)
         });
         start.wait().expect("started");
         case
@@ -67,7 +67,7 @@ impl SizeTestStore {
     fn append(&self, delta: String) -> PendingWrite<()> {
         let (session, part) = (self.session.clone(), self.part.clone());
         self.store.write(&self.ctx, move |tx| {
-            tx.append_text(&session, &part, &delta)?;
+            tx.messages().append_text(&session, &part, &delta)?;
             Ok::<_, StoreError>(())
         })
     }
@@ -116,7 +116,7 @@ fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
         case.store.writer_stats().map_or(0, turnstone_store::WriterStats::commits),
     );
     let end = case.text(text.clone(), true);
-    case.store.write(&case.ctx, move |tx| tx.put_part(&end)).wait().expect("sealed");
+    case.store.write(&case.ctx, move |tx| tx.messages().put_part(&end)).wait().expect("sealed");
     let upkeep = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
     let done =
         case.store.maintain_with(&case.ctx, MaintenanceBudget::unlimited(), &upkeep).expect("done");
@@ -130,7 +130,7 @@ fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
     println!("{events:?}\n{done:?}\n{sizes:#?}");
     assert!(text_ratio(peak) <= 2.5, "{peak} bytes at the peak");
     assert!(text_ratio(after - sizes.search) <= 1.3, "{after} bytes afterwards");
-    let part = case.store.read(&case.ctx, |r| r.get_part(&case.session, &case.part));
+    let part = case.store.read(&case.ctx, |r| r.messages().get_part(&case.session, &case.part));
     assert!(matches!(part.expect("part").body, PartBody::Text(body) if body.text == text));
     let parts = [sizes.log, sizes.text, sizes.blobs, sizes.projections, sizes.search, sizes.other];
     let inside: u64 = parts.iter().sum::<u64>() + sizes.free;

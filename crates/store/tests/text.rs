@@ -12,8 +12,8 @@ use turnstone_store::{Store, StoreError, WriteOutcome};
 fn streaming(dir: &std::path::Path) -> Store {
     let store = with_sessions(dir, &["ses_a"]);
     write(&store, |tx| {
-        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
-        tx.put_part(&open_text(""))
+        tx.messages().put(&assistant("ses_a", "msg_a", 1))?;
+        tx.messages().put_part(&open_text(""))
     })
     .expect("begun");
     store
@@ -33,11 +33,13 @@ fn sealed(text: &str) -> turnstone_core::model::Part {
 }
 
 fn append_delta(store: &Store, delta: &'static str) {
-    write(store, move |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), delta)).expect("appended");
+    write(store, move |tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), delta))
+        .expect("appended");
 }
 
 fn stored_text(store: &Store) -> String {
-    let part = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_t"))).expect("part");
+    let part =
+        store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &pid("prt_t"))).expect("part");
     let PartBody::Text(text) = part.body else { panic!("a text part") };
     text.text
 }
@@ -68,7 +70,7 @@ fn deltas_in_one_group_merge_into_one_event() {
     let events = log(&store).len();
     write(&store, |tx| {
         for _ in 0..50 {
-            tx.append_text(&sid("ses_a"), &pid("prt_t"), "word ")?;
+            tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), "word ")?;
         }
         Ok(())
     })
@@ -87,7 +89,7 @@ fn finishing_a_part_keeps_streamed_text_in_place() {
     append_delta(&store, "the whole answer  ");
     // OpenCode trims the end when the text ends.
     assert_eq!(
-        write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("sealed"),
+        write(&store, |tx| tx.messages().put_part(&sealed("the whole answer"))).expect("sealed"),
         WriteOutcome::Updated
     );
     assert_eq!(stored_text(&store), "the whole answer");
@@ -95,16 +97,17 @@ fn finishing_a_part_keeps_streamed_text_in_place() {
     assert_eq!(last["text"]["len"], 16);
     assert_eq!(last["data"]["text"], "", "the text is not stored again");
     assert_eq!(
-        write(&store, |tx| tx.put_part(&sealed("the whole answer"))).expect("again"),
+        write(&store, |tx| tx.messages().put_part(&sealed("the whole answer"))).expect("again"),
         WriteOutcome::No
     );
     // What was streamed stays as it was, so text that was cut back is not gone on with.
-    let on = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), ", and more"));
+    let on =
+        write(&store, |tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), ", and more"));
     assert!(matches!(on, Err(StoreError::Invalid(_))), "{on:?}");
     // It may be replaced altogether.
-    write(&store, |tx| tx.put_part(&sealed("something else"))).expect("replaced");
+    write(&store, |tx| tx.messages().put_part(&sealed("something else"))).expect("replaced");
     assert_eq!(stored_text(&store), "something else");
-    let lost = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), "x"));
+    let lost = write(&store, |tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), "x"));
     assert!(matches!(lost, Err(StoreError::Invalid(_))), "{lost:?}");
     assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
 }
@@ -113,7 +116,7 @@ fn finishing_a_part_keeps_streamed_text_in_place() {
 fn deltas_append_to_initial_text() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
-    write(&store, |tx| tx.put_part(&open_text("already here"))).expect("put");
+    write(&store, |tx| tx.messages().put_part(&open_text("already here"))).expect("put");
     append_delta(&store, " and on");
     assert_eq!(stored_text(&store), "already here and on");
 }
@@ -123,12 +126,13 @@ fn append_rejects_parts_without_text() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     write(&store, |tx| {
-        tx.put_part(&part("ses_a", "msg_a", "prt_s", json!({"type": "step-start"})))
+        tx.messages().put_part(&part("ses_a", "msg_a", "prt_s", json!({"type": "step-start"})))
     })
     .expect("put");
-    let wrong = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_s"), "x"));
+    let wrong = write(&store, |tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_s"), "x"));
     assert!(matches!(wrong, Err(StoreError::Invalid(_))));
-    let missing = write(&store, |tx| tx.append_text(&sid("ses_a"), &pid("prt_none"), "x"));
+    let missing =
+        write(&store, |tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_none"), "x"));
     assert!(matches!(missing, Err(StoreError::NoPart { .. })));
 }
 
@@ -140,7 +144,7 @@ fn long_text_chunks_never_split_characters() {
     for n in 0..300 {
         let delta = "é漢🦀".repeat(1 + (n * 37) % 900);
         all.push_str(&delta);
-        write(&store, move |tx| tx.append_text(&sid("ses_a"), &pid("prt_t"), &delta))
+        write(&store, move |tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), &delta))
             .expect("appended");
     }
     assert_eq!(stored_text(&store), all);
@@ -178,16 +182,17 @@ fn equal_large_values_are_stored_once() {
     let output = "line\n".repeat(10_000);
     let sent = output.clone();
     write(&store, move |tx| {
-        tx.put_part(&tool("prt_1", "running", &sent))?;
-        tx.put_part(&tool("prt_1", "completed", &sent))?;
-        tx.put_part(&tool("prt_2", "completed", &sent))
+        tx.messages().put_part(&tool("prt_1", "running", &sent))?;
+        tx.messages().put_part(&tool("prt_1", "completed", &sent))?;
+        tx.messages().put_part(&tool("prt_2", "completed", &sent))
     })
     .expect("written");
     let (rows, bytes): (i64, i64) = raw(dir.path())
         .query_row("SELECT count(*), sum(size) FROM blob", [], |r| Ok((r.get(0)?, r.get(1)?)))
         .expect("blobs");
     assert_eq!((rows, bytes), (1, output.len() as i64));
-    let part = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_2"))).expect("part");
+    let part =
+        store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &pid("prt_2"))).expect("part");
     assert_eq!(part, tool("prt_2", "completed", &output));
 }
 
@@ -197,14 +202,15 @@ fn oversized_value_is_a_file_and_damage_is_reported() {
     let store = streaming(dir.path());
     let image = "A".repeat(700_000);
     let sent = image.clone();
-    write(&store, move |tx| tx.put_part(&tool("prt_1", "completed", &sent))).expect("written");
+    write(&store, move |tx| tx.messages().put_part(&tool("prt_1", "completed", &sent)))
+        .expect("written");
     let files: Vec<_> = fs::read_dir(dir.path().join("blob"))
         .expect("blob")
         .flat_map(|folder| fs::read_dir(folder.expect("entry").path()).expect("folder"))
         .map(|file| file.expect("entry").path())
         .collect();
     assert_eq!(files.len(), 1);
-    let read = || store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_1")));
+    let read = || store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &pid("prt_1")));
     assert_eq!(read().expect("part"), tool("prt_1", "completed", &image));
     fs::write(&files[0], "B".repeat(700_000)).expect("damaged");
     let damaged = read().expect_err("damage is not read as the value");
@@ -221,7 +227,7 @@ fn part_event_has_its_text_at_that_time() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = streaming(dir.path());
     append_delta(&store, "one");
-    write(&store, |tx| tx.put_part(&sealed("one"))).expect("sealed");
+    write(&store, |tx| tx.messages().put_part(&sealed("one"))).expect("sealed");
     let kinds: Vec<_> = log(&store).iter().map(|e| e.kind).collect();
     assert_eq!(
         kinds[kinds.len() - 3..],

@@ -31,13 +31,13 @@ fn in_turn(dir: &std::path::Path) -> (Store, Context) {
         message: user(SES, "msg_u", 1),
         parts: vec![text(SES, "msg_u", "prt_u", "do it")],
     };
-    store.write(&owned, move |tx| tx.begin_turn(&new)).wait().expect("begins");
+    store.write(&owned, move |tx| tx.turns().begin(&new)).wait().expect("begins");
     step(&store, &owned, TurnEvent::Started).expect("starts");
     (store, owned)
 }
 
 fn step(store: &Store, ctx: &Context, event: TurnEvent) -> Result<TurnState, StoreError> {
-    store.write(ctx, move |tx| tx.transition_turn(&sid(SES), &turn_id("trn_1"), &event)).wait()
+    store.write(ctx, move |tx| tx.turns().transition(&sid(SES), &turn_id("trn_1"), &event)).wait()
 }
 
 fn end(outcome: TurnOutcome) -> EndTurn {
@@ -49,7 +49,7 @@ fn finish(
     ctx: &Context,
     outcome: TurnOutcome,
 ) -> Result<TurnEndOutcome, StoreError> {
-    store.write(ctx, move |tx| tx.end_turn(&end(outcome))).wait()
+    store.write(ctx, move |tx| tx.turns().end(&end(outcome))).wait()
 }
 
 fn ask(id: &str) -> UserRequest {
@@ -81,16 +81,16 @@ fn ending_a_turn_closes_tools_texts_and_messages_atomically() {
     let (store, owned) = in_turn(dir.path());
     store
         .write(&owned, |tx| {
-            tx.put_message(&assistant(SES, "msg_a", 2))?;
-            tx.put_part(&part(
+            tx.messages().put(&assistant(SES, "msg_a", 2))?;
+            tx.messages().put_part(&part(
                 SES,
                 "msg_a",
                 "prt_t",
                 json!({"type": "text", "text": "", "time": {"start": 3}}),
             ))?;
-            tx.append_text(&sid(SES), &pid("prt_t"), "so far")?;
-            tx.put_part(&running_tool("prt_x"))?;
-            tx.add_request(&ask("per_1"))
+            tx.messages().append_text(&sid(SES), &pid("prt_t"), "so far")?;
+            tx.messages().put_part(&running_tool("prt_x"))?;
+            tx.requests().add(&ask("per_1"))
         })
         .wait()
         .expect("written");
@@ -98,7 +98,8 @@ fn ending_a_turn_closes_tools_texts_and_messages_atomically() {
     let ended = finish(&store, &owned, TurnOutcome::Aborted).expect("ends");
     assert!(matches!(ended, TurnEndOutcome::Now(_)));
     assert_eq!(store.writer_stats().expect("stats").commits(), commits + 1);
-    let message = store.read(&ctx(), |r| r.get_message(&sid(SES), &mid("msg_a"))).expect("message");
+    let message =
+        store.read(&ctx(), |r| r.messages().get(&sid(SES), &mid("msg_a"))).expect("message");
     let MessageBody::Assistant(body) = &message.message.body else { panic!("an assistant") };
     assert!(body.time.completed.is_some() && body.error.is_some());
     let PartBody::Text(text) = &message.parts[0].body else { panic!("text") };
@@ -111,11 +112,11 @@ fn ending_a_turn_closes_tools_texts_and_messages_atomically() {
     assert_eq!(input, &json!({"command": "make"}), "what it had is kept");
     assert_eq!(metadata.as_ref().and_then(|m| m.get("pid")), Some(&json!(7)));
     assert_eq!(
-        store.read(&ctx(), |r| r.request_state("per_1")).expect("state"),
+        store.read(&ctx(), |r| r.requests().state("per_1")).expect("state"),
         RequestState::Withdrawn
     );
     assert_eq!(
-        store.read(&ctx(), |r| r.session_status(&sid(SES))).expect("status"),
+        store.read(&ctx(), |r| r.sessions().status(&sid(SES))).expect("status"),
         SessionStatus::Idle
     );
 }
@@ -144,12 +145,12 @@ fn second_turn_is_busy_while_first_is_open() {
         parts: vec![text(SES, "msg_u", "prt_u", "do it")],
     };
     let events = log(&store).len();
-    store.write(&owned, move |tx| tx.begin_turn(&again)).wait().expect("a repeat");
+    store.write(&owned, move |tx| tx.turns().begin(&again)).wait().expect("a repeat");
     assert_eq!(log(&store).len(), events);
     let other = NewTurn { id: turn_id("trn_2"), message: user(SES, "msg_v", 2), parts: vec![] };
-    let second = store.write(&owned, move |tx| tx.begin_turn(&other)).wait();
+    let second = store.write(&owned, move |tx| tx.turns().begin(&other)).wait();
     assert!(matches!(second, Err(StoreError::Busy(_))));
-    let stored = store.read(&ctx(), |r| r.get_message(&sid(SES), &mid("msg_v")));
+    let stored = store.read(&ctx(), |r| r.messages().get(&sid(SES), &mid("msg_v")));
     assert!(matches!(stored, Err(StoreError::NoMessage { .. })), "nothing of it is stored");
 }
 
@@ -157,14 +158,14 @@ fn second_turn_is_busy_while_first_is_open() {
 fn only_lease_holder_writes_during_a_turn() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
-    let foreign = write(&store, |tx| tx.put_message(&assistant(SES, "msg_b", 2)));
+    let foreign = write(&store, |tx| tx.messages().put(&assistant(SES, "msg_b", 2)));
     assert!(matches!(foreign, Err(StoreError::Busy(_))));
-    let removal = write(&store, |tx| tx.remove_message(&sid(SES), &mid("msg_u")));
+    let removal = write(&store, |tx| tx.messages().remove(&sid(SES), &mid("msg_u")));
     assert!(matches!(removal, Err(StoreError::Busy(_))), "R45");
     // Metadata, todos, replies and shares need no lease (R27).
-    write(&store, |tx| tx.set_todos(&sid(SES), &[])).expect("todos");
+    write(&store, |tx| tx.sessions().set_todos(&sid(SES), &[])).expect("todos");
     write(&store, |tx| {
-        tx.update_session(&sid(SES), |s| {
+        tx.sessions().update(&sid(SES), |s| {
             s.title = "new".to_owned();
             Ok(())
         })
@@ -173,10 +174,10 @@ fn only_lease_holder_writes_during_a_turn() {
     // A takeover fences the former holder.
     let second = open(dir.path());
     let taken = second.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::Force).expect("taken");
-    let late = store.write(&owned, |tx| tx.put_message(&assistant(SES, "msg_c", 2))).wait();
+    let late = store.write(&owned, |tx| tx.messages().put(&assistant(SES, "msg_c", 2))).wait();
     assert!(matches!(late, Err(StoreError::Fenced(_))));
     second
-        .write(&ctx().with_lease(&taken), |tx| tx.put_message(&assistant(SES, "msg_d", 2)))
+        .write(&ctx().with_lease(&taken), |tx| tx.messages().put(&assistant(SES, "msg_d", 2)))
         .wait()
         .expect("the new holder writes");
 }
@@ -188,9 +189,9 @@ fn waiting_turn_survives_its_owner_and_can_be_answered() {
         let (store, owned) = in_turn(dir.path());
         store
             .write(&owned, |tx| {
-                tx.put_message(&assistant(SES, "msg_a", 2))?;
-                tx.put_part(&running_tool("prt_x"))?;
-                tx.add_request(&ask("per_1"))
+                tx.messages().put(&assistant(SES, "msg_a", 2))?;
+                tx.messages().put_part(&running_tool("prt_x"))?;
+                tx.requests().add(&ask("per_1"))
             })
             .wait()
             .expect("asked");
@@ -199,20 +200,20 @@ fn waiting_turn_survives_its_owner_and_can_be_answered() {
     // R28: without an owner it stays waiting, with its request to be delivered again.
     let store = open(dir.path());
     assert!(store.turn_recovery().interrupted.is_empty());
-    let pending = store.read(&ctx(), |r| r.pending_requests(None)).expect("requests");
+    let pending = store.read(&ctx(), |r| r.requests().pending(None)).expect("requests");
     assert_eq!(pending, [ask("per_1")]);
     let id = ask("per_1").id;
     let answered = id.clone();
     assert_eq!(
-        write(&store, move |tx| tx.resolve_request(&answered, &allow_once())).expect("answered"),
+        write(&store, move |tx| tx.requests().resolve(&answered, &allow_once())).expect("answered"),
         WriteOutcome::Updated
     );
     let repeated = id.clone();
     assert_eq!(
-        write(&store, move |tx| tx.resolve_request(&repeated, &allow_once())).expect("again"),
+        write(&store, move |tx| tx.requests().resolve(&repeated, &allow_once())).expect("again"),
         WriteOutcome::No
     );
-    let changed = write(&store, move |tx| tx.resolve_request(&id, &RequestState::Withdrawn));
+    let changed = write(&store, move |tx| tx.requests().resolve(&id, &RequestState::Withdrawn));
     assert!(matches!(changed, Err(StoreError::Conflict { .. })), "the first answer counts");
     // The next runner that leases the session resumes it, exactly once.
     let lease = store.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
@@ -227,20 +228,20 @@ fn waiting_turn_survives_its_owner_and_can_be_answered() {
 fn answer_must_match_request_kind() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &[SES]);
-    write(&store, |tx| tx.add_request(&ask("per_1"))).expect("asked");
+    write(&store, |tx| tx.requests().add(&ask("per_1"))).expect("asked");
     let id = ask("per_1").id;
     let wrong = write(&store, move |tx| {
-        tx.resolve_request(&id, &RequestState::Answered { answers: vec![] })
+        tx.requests().resolve(&id, &RequestState::Answered { answers: vec![] })
     });
     assert!(matches!(wrong, Err(StoreError::Invalid(_))));
     let nobody: UserRequest = ask("per_2");
-    let missing = write(&store, move |tx| tx.resolve_request(&nobody.id, &allow_once()));
+    let missing = write(&store, move |tx| tx.requests().resolve(&nobody.id, &allow_once()));
     assert!(matches!(missing, Err(StoreError::NotFound { .. })));
     let mut other = ask("per_1");
     if let turnstone_core::model::RequestBody::Permission(body) = &mut other.body {
         body.permission = "edit".to_owned();
     }
-    let taken = write(&store, move |tx| tx.add_request(&other));
+    let taken = write(&store, move |tx| tx.requests().add(&other));
     assert!(matches!(taken, Err(StoreError::Conflict { .. })));
 }
 
@@ -251,7 +252,7 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
     let (store, owned) = in_turn(dir.path());
     let admit = |id: &'static str, words: &'static str, delivery| {
         write(&store, move |tx| {
-            tx.admit_prompt(
+            tx.prompts().admit(
                 &user(SES, id, 3),
                 &[text(SES, id, &format!("prt_{id}"), words)],
                 delivery,
@@ -274,7 +275,7 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
         matches!(admit("msg_u", "do it", PromptDelivery::Steer), Err(StoreError::Conflict { .. })),
         "used by a turn"
     );
-    let waiting = store.read(&ctx(), |r| r.waiting_prompts(&sid(SES))).expect("inbox");
+    let waiting = store.read(&ctx(), |r| r.prompts().waiting(&sid(SES))).expect("inbox");
     assert_eq!(
         waiting.iter().map(|a| a.message.as_str()).collect::<Vec<_>>(),
         ["msg_1", "msg_2", "msg_3"]
@@ -282,7 +283,9 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
     // A steer admitted after the cutoff waits for the next call.
     let cutoff = first.admitted;
     let none = store
-        .write(&owned, move |tx| tx.promote_prompt(&sid(SES), PromptDelivery::Steer, Some(cutoff)))
+        .write(&owned, move |tx| {
+            tx.prompts().promote(&sid(SES), PromptDelivery::Steer, Some(cutoff))
+        })
         .wait();
     assert_eq!(none.expect("nothing yet"), None);
     finish(&store, &owned, TurnOutcome::Aborted).expect("abort keeps the inbox");
@@ -294,7 +297,7 @@ fn prompts_during_a_run_are_admitted_once_and_promoted_once() {
                 scope.spawn(move || {
                     store
                         .write(&ctx(), |tx| {
-                            tx.promote_prompt(&sid(SES), PromptDelivery::Queue, None)
+                            tx.prompts().promote(&sid(SES), PromptDelivery::Queue, None)
                         })
                         .wait()
                         .expect("promotes")
@@ -324,13 +327,13 @@ fn retry_status_lasts_until_next_transition() {
     .expect("status");
     let shown = retry.clone();
     store
-        .write(&owned, move |tx| tx.set_retry(&sid(SES), &turn_id("trn_1"), &retry))
+        .write(&owned, move |tx| tx.turns().set_retry(&sid(SES), &turn_id("trn_1"), &retry))
         .wait()
         .expect("set");
-    assert_eq!(store.read(&ctx(), |r| r.session_status(&sid(SES))).expect("status"), shown);
+    assert_eq!(store.read(&ctx(), |r| r.sessions().status(&sid(SES))).expect("status"), shown);
     step(&store, &owned, TurnEvent::Asked).expect("waits");
     assert_eq!(
-        store.read(&ctx(), |r| r.session_status(&sid(SES))).expect("status"),
+        store.read(&ctx(), |r| r.sessions().status(&sid(SES))).expect("status"),
         SessionStatus::Busy
     );
     assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
@@ -346,6 +349,6 @@ fn begin_turn_stores_agent_and_model() {
     assert_eq!(payload["by"]["agent"], "build");
     assert_eq!(payload["by"]["model"]["modelID"], "m");
     let session: SessionId = sid(SES);
-    let turns = store.read(&ctx(), |r| r.turns(&session)).expect("turns");
+    let turns = store.read(&ctx(), |r| r.turns().list(&session)).expect("turns");
     assert_eq!((turns.len(), turns[0].state), (1, TurnState::Running));
 }

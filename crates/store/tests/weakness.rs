@@ -23,13 +23,13 @@ fn shell(output: &str) -> turnstone_core::model::Part {
 fn rewriting_a_part_does_not_multiply_the_log() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    write(&store, |tx| tx.put_message(&assistant("ses_a", "msg_a", 1))).expect("message");
+    write(&store, |tx| tx.messages().put(&assistant("ses_a", "msg_a", 1))).expect("message");
     // A shell that shows its whole output so far, as OpenCode stores it with every chunk.
     let mut output = String::new();
     for n in 0..100 {
         output.push_str(&format!("line {n} of the build, {}\n", "x".repeat(250)));
         let part = shell(&output);
-        write(&store, move |tx| tx.put_part(&part)).expect("written");
+        write(&store, move |tx| tx.messages().put_part(&part)).expect("written");
     }
     let later = ctx().at_time(NOW.plus(3_600_000));
     let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
@@ -37,7 +37,8 @@ fn rewriting_a_part_does_not_multiply_the_log() {
     let sizes = store.measure_sizes(&later, 0).expect("sizes");
     let stored = sizes.log + sizes.blobs + sizes.text;
     assert!(stored < 4 * output.len() as u64, "{stored} bytes for {} of output", output.len());
-    let read = store.read(&ctx(), |r| r.get_part(&sid("ses_a"), &pid("prt_sh"))).expect("part");
+    let read =
+        store.read(&ctx(), |r| r.messages().get_part(&sid("ses_a"), &pid("prt_sh"))).expect("part");
     assert_eq!(read, shell(&output));
 }
 
@@ -48,10 +49,10 @@ fn failed_reader_can_read_the_event_again() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     for n in 0..20 {
         let message = user("ses_a", &format!("msg_{n}"), n);
-        write(&store, move |tx| tx.put_message(&message)).expect("written");
+        write(&store, move |tx| tx.messages().put(&message)).expect("written");
     }
     let page =
-        |after: i64| store.read(&ctx(), |r| r.sync_after(&sid("ses_a"), after, 4)).expect("page");
+        |after: i64| store.read(&ctx(), |r| r.sync().after(&sid("ses_a"), after, 4)).expect("page");
     let (mut at, mut seen, mut failures) = (-1, Vec::new(), 0);
     while let Some(next) = page(at).first().cloned() {
         // Every third attempt fails before its result is kept; nothing depends on that.
@@ -75,10 +76,10 @@ fn every_event_has_a_payload_version() {
     let mut later = session("ses_a");
     later.extra.insert("mood".to_owned(), json!({"of": ["tomorrow"]}));
     let put = later.clone();
-    write(&store, move |tx| tx.put_session(&put)).expect("put");
+    write(&store, move |tx| tx.sessions().put(&put)).expect("put");
     drop(store);
     let store = open(dir.path());
-    assert_eq!(store.read(&ctx(), |r| r.get_session(&sid("ses_a"))).expect("session"), later);
+    assert_eq!(store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("session"), later);
     assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
 }
 
@@ -89,7 +90,8 @@ fn invalid_user_message_is_rejected() {
     assert!(serde_json::from_value::<turnstone_core::model::MessageBody>(wrong).is_err());
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let orphan = write(&store, |tx| tx.put_part(&text("ses_a", "msg_none", "prt_1", "hi")));
+    let orphan =
+        write(&store, |tx| tx.messages().put_part(&text("ses_a", "msg_none", "prt_1", "hi")));
     assert!(matches!(orphan, Err(StoreError::NoMessage { .. })));
     assert_eq!(log(&store).len(), 2);
 }
@@ -104,7 +106,7 @@ fn late_reader_finds_every_change_in_the_log() {
     drop(store);
     // Written by a process that ended right after its commit, when nobody could be told.
     let other = open(dir.path());
-    write(&other, |tx| tx.put_message(&user("ses_a", "msg_1", 1))).expect("written");
+    write(&other, |tx| tx.messages().put(&user("ses_a", "msg_1", 1))).expect("written");
     drop(other);
     let store = open(dir.path());
     let mut tail = store.tail_log(&ctx(), first.next);
@@ -120,15 +122,16 @@ fn sync_numbers_start_at_zero_with_session_created() {
         s.title = "new".to_owned();
         Ok(())
     };
-    write(&store, move |tx| tx.update_session(&sid("ses_a"), rename)).expect("renamed");
-    let numbered = store.read(&ctx(), |r| r.sync_after(&sid("ses_a"), -1, 10)).expect("numbered");
+    write(&store, move |tx| tx.sessions().update(&sid("ses_a"), rename)).expect("renamed");
+    let numbered = store.read(&ctx(), |r| r.sync().after(&sid("ses_a"), -1, 10)).expect("numbered");
     let kinds: Vec<_> = numbered.iter().map(|e| (e.sync_seq, e.kind)).collect();
     assert_eq!(kinds, [(0, EventKind::SessionCreated), (1, EventKind::SessionUpdated)]);
     let SyncBody::Session(created) = &numbered[0].body else { panic!("a session") };
     assert_eq!(**created, session("ses_a"), "the event says what the call returned");
     // The session's own numbers count every event, and a reader may start anywhere.
-    let page =
-        store.read(&ctx(), |r| r.stream_after(&sid("ses_a"), SessionSeq(1), 10)).expect("page");
+    let page = store
+        .read(&ctx(), |r| r.log().stream_after(&sid("ses_a"), SessionSeq(1), 10))
+        .expect("page");
     assert_eq!(page.events.len(), 1);
 }
 
@@ -141,8 +144,8 @@ fn step_finish_event_is_unchanged() {
                    "cache": {"read": 100, "write": 3}}});
     let step = part("ses_a", "msg_a", "prt_f", body.clone());
     write(&store, move |tx| {
-        tx.put_message(&assistant("ses_a", "msg_a", 1))?;
-        tx.put_part(&step)
+        tx.messages().put(&assistant("ses_a", "msg_a", 1))?;
+        tx.messages().put_part(&step)
     })
     .expect("written");
     let event = log(&store).pop().and_then(|e| e.payload).expect("payload");
@@ -153,11 +156,11 @@ fn step_finish_event_is_unchanged() {
 fn absent_metadata_stays_absent() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let read = |id| store.read(&ctx(), |r| r.get_session(&sid(id))).expect("session");
+    let read = |id| store.read(&ctx(), |r| r.sessions().get(&sid(id))).expect("session");
     assert_eq!(read("ses_a").metadata, None);
     let mut with = session("ses_b");
     with.metadata = json!({"k": {"deep": [1, null]}}).as_object().cloned();
     let put = with.clone();
-    write(&store, move |tx| tx.create_session(&put)).expect("created");
+    write(&store, move |tx| tx.sessions().create(&put)).expect("created");
     assert_eq!(read("ses_b"), with);
 }

@@ -128,7 +128,7 @@ fn print_largest_sessions(
     ];
     let mut grid = TextTable::new(&columns);
     for session in &sizes.sessions {
-        let found = store.read(ctx, |r| r.find_session(&session.session))?;
+        let found = store.read(ctx, |r| r.sessions().find(&session.session))?;
         let title = found.map_or_else(|| "(deleted)".to_owned(), |session| session.title);
         grid.add_row(&[
             session.session.to_string(),

@@ -88,7 +88,7 @@ fn resolve_comparison(
 ) -> Result<(Session, DiffTarget), CliError> {
     if let (None, Some(prefix)) = (&args.session, &args.turn) {
         let (id, turn) = session_lookup::resolve_turn(app, engine, ctx, None, prefix)?;
-        return Ok((engine.store().read(ctx, |r| r.get_session(&id))?, DiffTarget::Turn(turn)));
+        return Ok((engine.store().read(ctx, |r| r.sessions().get(&id))?, DiffTarget::Turn(turn)));
     }
     let session =
         session_lookup::resolve_session_or_newest(app, engine, ctx, args.session.as_ref())?;

@@ -117,7 +117,7 @@ fn fork_into_worktree(
 }
 
 fn session_json(engine: &Engine, ctx: &Context, copy: &Session) -> Result<Value, CliError> {
-    let read = |r: &turnstone_store::ReadTx<'_>| r.session_usage(&copy.id);
+    let read = |r: &turnstone_store::ReadTx<'_>| r.sessions().usage(&copy.id);
     Ok(wire::session_info(copy, engine.store().read(ctx, read)?))
 }
 

@@ -83,7 +83,7 @@ fn newest_turn(
     ctx: &Context,
     plan: &UndoPlan,
 ) -> Result<Option<String>, CliError> {
-    let turns = engine.store().read(ctx, |r| r.turns(&plan.session))?;
+    let turns = engine.store().read(ctx, |r| r.turns().list(&plan.session))?;
     let newest = turns.into_iter().rfind(|turn| !turn.hidden && !turn.state.is_open());
     let is_back = !matches!(plan.head, HeadMove::Tip);
     Ok(newest.filter(|_| is_back).map(|turn| turn.id.to_string()))

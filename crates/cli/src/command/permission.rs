@@ -153,8 +153,9 @@ pub(crate) fn run(
 fn list(ui: &mut Ui, app: &CliApp, project: Option<&IdPrefix>) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
     let project = project_flag::resolve_project_or_current(app, &store, &ctx, project)?;
-    let (rules, here) =
-        store.read(&ctx, |r| Ok((r.approved_rules(&project)?, r.find_project(&project)?)))?;
+    let (rules, here) = store.read(&ctx, |r| {
+        Ok((r.projects().approved_rules(&project)?, r.projects().find(&project)?))
+    })?;
     if ui.wants_json() {
         ui.print_json(&json!(rules))?;
     } else if rules.is_empty() {
@@ -190,7 +191,7 @@ fn revoke(
     let (store, ctx) = (app.open_store()?, app.context());
     let project = project_flag::resolve_project_or_current(app, &store, &ctx, project)?;
     let rule = PermissionRule::new(permission, pattern, RuleAction::Allow);
-    let taken = store.write(&ctx, move |tx| tx.withdraw_rule(&project, &rule)).wait()?;
+    let taken = store.write(&ctx, move |tx| tx.projects().withdraw_rule(&project, &rule)).wait()?;
     if taken == WriteOutcome::No {
         return Err(CliError::Refused {
             what: format!("{permission} {pattern:?} has no permanent approval in this project"),
@@ -218,7 +219,7 @@ fn explain(
         Some(id) => engine.effective_rules(&ctx, id)?,
         None => {
             let (directory, projects) =
-                (app.directory()?, engine.store().read(&ctx, |r| r.projects())?);
+                (app.directory()?, engine.store().read(&ctx, |r| r.projects().list())?);
             let root = ProjectLocation::find(&projects, directory).root;
             EffectiveRules::from(engine.read_base_rules_in(directory, &[root])?)
         }
@@ -288,7 +289,7 @@ fn explanation_line(told: &RuleExplanation) -> String {
 
 fn pending(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
-    let waiting = store.read(&ctx, |r| r.pending_requests(None))?;
+    let waiting = store.read(&ctx, |r| r.requests().pending(None))?;
     let waiting: Vec<(UserRequest, PermissionAsk)> =
         waiting.into_iter().filter_map(permission_request).collect();
     if ui.wants_json() {

@@ -70,16 +70,16 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
     let session = session_lookup::find_newest_session(app, engine.store(), ctx)?;
     let store = cover.store.clone();
     Ok(engine.store().read(ctx, |r| {
-        let projects = r.projects()?;
+        let projects = r.projects().list()?;
         let here = ProjectLocation::find(&projects, directory).project;
         let (mut running, mut head, mut at_work) = (None, None, Vec::new());
         if let Some(session) = &session {
-            let turns = r.turns(&session.id)?;
+            let turns = r.turns().list(&session.id)?;
             running = turns.into_iter().find(|turn| turn.state.is_open()).map(|turn| turn.id);
-            head = r.session_head(&session.id)?;
+            head = r.sessions().head(&session.id)?;
         }
         if let Some(store) = &store {
-            let open = r.open_change_sets(Some(store))?;
+            let open = r.change_sets().list_open(Some(store))?;
             at_work.extend(open.into_iter().map(|row| row.set.session.to_string()));
         }
         at_work.dedup();

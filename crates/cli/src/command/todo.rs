@@ -61,7 +61,8 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramE
         Some(id) => id,
         None => return Err(no_session_error()),
     };
-    let (todos, seq) = store.read(&ctx, |r| Ok((r.todos(&id)?, r.session_seq(&id)?)))?;
+    let (todos, seq) =
+        store.read(&ctx, |r| Ok((r.sessions().todos(&id)?, r.sessions().seq(&id)?)))?;
     let wanted = match &args.command {
         None | Some(TodoCommand::List) => None,
         Some(TodoCommand::Set { text }) => Some(replace_entries(&todos, text)),
@@ -72,8 +73,9 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramE
         Some(wanted) => {
             let (name, written) = (id.clone(), wanted.clone());
             // Somebody who changed the list meanwhile is not written over.
-            let write =
-                store.write(&ctx.with_expected_seq(seq), move |tx| tx.set_todos(&name, &written));
+            let write = store.write(&ctx.with_expected_seq(seq), move |tx| {
+                tx.sessions().set_todos(&name, &written)
+            });
             write.wait()?;
             wanted
         }

@@ -94,7 +94,7 @@ impl CliFixture {
         for value in [tide, quay] {
             let project: Project = serde_json::from_value(value).expect("project");
             store
-                .write(&Self::context(), move |tx| tx.put_project(&project))
+                .write(&Self::context(), move |tx| tx.projects().put(&project))
                 .wait()
                 .expect("stored");
         }
@@ -120,7 +120,7 @@ impl CliFixture {
         }
         let session: Session = serde_json::from_value(value).expect("session");
         store
-            .write(&Self::context(), move |tx| tx.create_session(&session))
+            .write(&Self::context(), move |tx| tx.sessions().create(&session))
             .wait()
             .expect("stored");
     }
@@ -145,8 +145,8 @@ impl CliFixture {
                 })
                 .collect();
             let write = store.write(&Self::context(), move |tx| {
-                tx.put_message(&message)?;
-                parts.iter().try_for_each(|part| tx.put_part(part).map(drop))
+                tx.messages().put(&message)?;
+                parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
             });
             write.wait().expect("stored");
         }
@@ -156,7 +156,10 @@ impl CliFixture {
         ]))
         .expect("todos");
         let id = "ses_aaa1".parse().expect("id");
-        store.write(&Self::context(), move |tx| tx.set_todos(&id, &todos)).wait().expect("stored");
+        store
+            .write(&Self::context(), move |tx| tx.sessions().set_todos(&id, &todos))
+            .wait()
+            .expect("stored");
     }
 
     /// The program, started in `place`.

@@ -9,7 +9,7 @@ fn approve_git_commands(case: &CliFixture) {
     let rule = PermissionRule::new("bash", "git *", RuleAction::Allow);
     let store = case.open_store();
     store
-        .write(&CliFixture::context(), move |tx| tx.approve_rule(&project, &rule))
+        .write(&CliFixture::context(), move |tx| tx.projects().approve_rule(&project, &rule))
         .wait()
         .expect("approved");
 }

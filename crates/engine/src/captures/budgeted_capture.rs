@@ -108,7 +108,7 @@ impl Engine {
         let (mut found, mut cursor) = (Vec::new(), None);
         loop {
             let at: Option<String> = cursor.take();
-            let page = self.store.read(ctx, |r| r.list_sessions(&filter, at.as_deref(), PAGE))?;
+            let page = self.store.read(ctx, |r| r.sessions().list(&filter, at.as_deref(), PAGE))?;
             found.extend(page.items.into_iter().map(|row| row.session.id));
             cursor = page.next;
             if cursor.is_none() {

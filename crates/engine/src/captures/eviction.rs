@@ -246,7 +246,8 @@ impl Engine {
             };
             let (id, work) = (self.id_generator.new_operation_id(ctx.now)?, encode_work(&work)?);
             let (name, expiring) = (session.clone(), TurnExpiry { id: id.clone(), turns, work });
-            let fresh = self.store.write(ctx, move |tx| tx.expire_turns(&name, &expiring)).wait();
+            let fresh =
+                self.store.write(ctx, move |tx| tx.expiry().expire_turns(&name, &expiring)).wait();
             match fresh {
                 // Another process may have been faster with some; its own work says what goes.
                 Ok(fresh) if !fresh.is_empty() => {
@@ -287,7 +288,8 @@ impl Engine {
             let operations = guards.iter().map(|(operation, _)| (*operation).clone()).collect();
             let expiring = GuardExpiry { id: id.clone(), operations, work: encode_work(&work)? };
             let name = session.clone();
-            let fresh = self.store.write(ctx, move |tx| tx.expire_guards(&name, &expiring)).wait();
+            let fresh =
+                self.store.write(ctx, move |tx| tx.expiry().expire_guards(&name, &expiring)).wait();
             let fresh = match fresh {
                 Err(StoreError::NoSession(_)) => continue,
                 fresh => fresh?,
@@ -307,7 +309,7 @@ impl Engine {
         let report = serde_json::json!({});
         let done = FinishedOperation { id, head: HeadMove::Stay, taken: Vec::new(), report };
         let name = session.clone();
-        match self.store.write(ctx, move |tx| tx.finish_operation(&name, &done)).wait() {
+        match self.store.write(ctx, move |tx| tx.operations().finish(&name, &done)).wait() {
             Ok(_) | Err(StoreError::NoSession(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -317,7 +319,7 @@ impl Engine {
     pub(crate) fn finish_interrupted_evictions(&self, ctx: &Context) -> Result<Vec<OperationId>> {
         let mut done = Vec::new();
         for UnfinishedExpiry { session, id, work } in
-            self.store.read(ctx, |r| r.unfinished_expiries())?
+            self.store.read(ctx, |r| r.expiry().unfinished())?
         {
             let work: StoredEviction =
                 serde_json::from_value(work).map_err(std::io::Error::from)?;

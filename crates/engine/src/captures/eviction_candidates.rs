@@ -131,7 +131,8 @@ impl Engine {
             let expired = match known.get(&set.session) {
                 Some(expired) => expired,
                 None => {
-                    let expired = self.store.read(ctx, |r| r.expired_turns(&set.session))?;
+                    let expired =
+                        self.store.read(ctx, |r| r.expiry().expired_turns(&set.session))?;
                     known.entry(set.session.clone()).or_insert(expired)
                 }
             };
@@ -148,17 +149,17 @@ impl Engine {
 impl EvictionFacts {
     /// Reads a session; nothing if it is gone, or being copied right now.
     fn read(r: &ReadTx<'_>, id: &SessionId, store: &str) -> Result<Option<Self>, StoreError> {
-        let Some(session) = r.find_session(id)?.filter(|session| !is_incomplete_copy(session))
+        let Some(session) = r.sessions().find(id)?.filter(|session| !is_incomplete_copy(session))
         else {
             return Ok(None);
         };
         let mut needs: BTreeMap<TurnId, BTreeSet<Oid>> = BTreeMap::new();
-        for row in r.change_sets(id)?.into_iter().filter(|row| row.set.root.store == store) {
+        for row in r.change_sets().list(id)?.into_iter().filter(|row| row.set.root.store == store) {
             let ids = row.before.iter().chain(&row.after).filter_map(|id| id.parse::<Oid>().ok());
             needs.entry(row.set.turn.clone()).or_default().extend(ids);
         }
         let named = needs.values().flatten().copied().collect();
-        let (turns, expired) = (r.turns(id)?, r.expired_turns(id)?);
+        let (turns, expired) = (r.turns().list(id)?, r.expiry().expired_turns(id)?);
         let newest = turns.iter().filter(|turn| needs.contains_key(&turn.id));
         let newest = newest.map(|turn| turn.span.0).max();
         let open = turns.iter().find(|turn| turn.state.is_open()).map(|turn| turn.span.0);
@@ -231,8 +232,8 @@ fn find_parent_protection(
     let (mut seen, mut found) = (vec![session.id.clone()], None);
     let mut at = session.parent.clone();
     while let Some(id) = at.take().filter(|id| !seen.contains(id)) {
-        let Some(parent) = r.find_session(&id)? else { break };
-        let newest = r.turns(&id)?.iter().map(|turn| turn.span.0).max();
+        let Some(parent) = r.sessions().find(&id)? else { break };
+        let newest = r.turns().list(&id)?.iter().map(|turn| turn.span.0).max();
         found = [found, newest].into_iter().flatten().min();
         seen.push(id);
         at = parent.parent;

@@ -41,7 +41,7 @@ pub fn list_guard_groups(store: &Store, ctx: &Context) -> Result<BTreeSet<PinGro
 fn read_guards(store: &Store, ctx: &Context) -> Result<Vec<OperationGuard>> {
     let mut found = Vec::new();
     for GuardPin { session, operation, time, can_expire: may_go, plan } in
-        store.read(ctx, |r| r.guard_pins())?
+        store.read(ctx, |r| r.expiry().guard_pins())?
     {
         for (store, order) in decode_store_operations(&operation, &plan)? {
             let (session, operation) = (session.clone(), operation.clone());
@@ -94,7 +94,7 @@ impl Engine {
         if needed.is_empty() {
             return Ok(());
         }
-        let expired = self.store.read(ctx, |r| r.expired_guards(session))?;
+        let expired = self.store.read(ctx, |r| r.expiry().expired_guards(session))?;
         match needed.iter().find_map(|id| expired.get_key_value(id)) {
             Some((operation, at)) => {
                 Err(EngineError::GuardExpired { operation: operation.clone(), at: *at })

@@ -58,8 +58,8 @@ impl Engine {
         let done = FinishedOperation { id, head, taken, report: serde_json::Value::Null };
         let session = session.clone();
         let give_up = move |tx: &Tx<'_>| {
-            tx.plan_operation(&session, &new)?;
-            tx.finish_operation(&session, &done)
+            tx.operations().plan(&session, &new)?;
+            tx.operations().finish(&session, &done)
         };
         self.store.write(ctx, give_up).wait()?;
         Ok(gone)

@@ -92,7 +92,7 @@ impl Engine {
     pub fn patch_session(&self, ctx: &Context, id: &SessionId, patch: SessionPatch) -> Result<()> {
         let (id, now) = (id.clone(), ctx.now);
         let write = move |tx: &Tx<'_>| {
-            tx.update_session(&id, |session| {
+            tx.sessions().update(&id, |session| {
                 patch.clone().apply(session, now);
                 Ok(())
             })
@@ -114,7 +114,7 @@ impl Engine {
     ) -> Result<Project> {
         let (name, now) = (id.clone(), ctx.now);
         let write = move |tx: &Tx<'_>| {
-            tx.update_project(&name, |project| patch.clone().apply(project, now))
+            tx.projects().update(&name, |project| patch.clone().apply(project, now))
         };
         match self.store.write(ctx, write).wait() {
             Err(StoreError::NotFound { .. }) => Err(EngineError::NoProject(id.clone())),
@@ -129,7 +129,7 @@ impl Engine {
     /// As [`Tx::put_part`]; [`EngineError::PermissionRefused`] or [`EngineError::PermissionPending`], then the
     /// part is unchanged.
     pub fn replace_part(&self, ctx: &Context, part: &Part) -> Result<()> {
-        let known = match self.store.read(ctx, |r| r.get_part(&part.session, &part.id)) {
+        let known = match self.store.read(ctx, |r| r.messages().get_part(&part.session, &part.id)) {
             Ok(known) => Some(known),
             Err(StoreError::NoPart { .. }) => None,
             Err(error) => return Err(error.into()),
@@ -139,7 +139,7 @@ impl Engine {
             false => ctx.clone(),
         };
         let part = part.clone();
-        self.store.write(&ctx, move |tx| tx.put_part(&part)).wait()?;
+        self.store.write(&ctx, move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(())
     }
 
@@ -149,7 +149,7 @@ impl Engine {
     ///
     /// As [`Tx::put_part`]; [`StoreError::Fenced`] if another process took the session over.
     pub fn put_turn_part(&self, ctx: &Context, turn: &Turn, part: Part) -> Result<()> {
-        self.store.write(&turn.context(ctx), move |tx| tx.put_part(&part)).wait()?;
+        self.store.write(&turn.context(ctx), move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(())
     }
 
@@ -166,8 +166,8 @@ impl Engine {
         part: &PartId,
     ) -> Result<()> {
         let exists = self.store.read(ctx, |r| {
-            r.get_session(session)?;
-            match r.get_part(session, part) {
+            r.sessions().get(session)?;
+            match r.messages().get_part(session, part) {
                 Ok(found) => Ok(found.message == *message),
                 Err(StoreError::NoPart { .. }) => Ok(false),
                 Err(error) => Err(error),
@@ -178,7 +178,7 @@ impl Engine {
         }
         let ctx = self.require_record_removal(ctx, session, part.as_str())?;
         let (session, part) = (session.clone(), part.clone());
-        let remove = move |tx: &Tx<'_>| match tx.remove_part(&session, &part) {
+        let remove = move |tx: &Tx<'_>| match tx.messages().remove_part(&session, &part) {
             Err(StoreError::NoPart { .. }) => Ok(()),
             done => done,
         };
@@ -198,7 +198,7 @@ impl Engine {
     ) -> Result<()> {
         let ctx = self.require_record_removal(ctx, session, message.as_str())?;
         let (session, message) = (session.clone(), message.clone());
-        let remove = move |tx: &Tx<'_>| match tx.remove_message(&session, &message) {
+        let remove = move |tx: &Tx<'_>| match tx.messages().remove(&session, &message) {
             Err(StoreError::NoMessage { .. }) => Ok(()),
             done => done,
         };

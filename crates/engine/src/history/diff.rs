@@ -78,7 +78,7 @@ impl ChangeSummaryUpdate {
             Self::Unknown => None,
         };
         let now = Number::from(tx.now().0);
-        tx.update_session(session, |session| {
+        tx.sessions().update(session, |session| {
             if session.summary != stated {
                 (session.summary, session.time.updated) = (stated, now);
             }
@@ -166,7 +166,7 @@ impl Engine {
                 self.diff_change_sets(ctx, session, form, &changes, whole)
             }
             DiffTarget::Message(message) => {
-                self.store.read(ctx, |r| r.get_message(session, message))?;
+                self.store.read(ctx, |r| r.messages().get(session, message))?;
                 let turn = line.turns.iter().find(|turn| turn.message == *message);
                 let changes = match turn {
                     Some(turn) => self.change_sets_of_turns(ctx, session, &[turn])?,
@@ -264,8 +264,8 @@ impl Engine {
         turn: &TurnId,
     ) -> Result<ChangeSummaryUpdate> {
         let touched = self.store.read(ctx, |r| {
-            Ok(!r.turn_change_sets(session, turn)?.is_empty()
-                || !r.child_sessions(session)?.is_empty())
+            Ok(!r.change_sets().of_turn(session, turn)?.is_empty()
+                || !r.sessions().children(session)?.is_empty())
         })?;
         match touched {
             true => self.summarize_changes(ctx, session, &[]),
@@ -338,7 +338,7 @@ impl Engine {
                 way.push(ObservedChange::new(&held.row, change));
             }
         }
-        let home = self.store.read(ctx, |r| r.get_session(session))?.directory;
+        let home = self.store.read(ctx, |r| r.sessions().get(session))?.directory;
         for (root, paths) in courses {
             self.append_file_diffs(ctx, (&root, &home), form, &paths, &mut found)?;
         }

@@ -69,7 +69,7 @@ impl Engine {
         self.recover_session(ctx, session)?;
         let (line, operations) = self.read_timeline(ctx, session)?;
         let boundaries =
-            self.store.read(ctx, |r| r.boundaries(session, SessionSeq(0), usize::MAX))?;
+            self.store.read(ctx, |r| r.history().boundaries(session, SessionSeq(0), usize::MAX))?;
         let target = find_point(&line, &operations, &boundaries, point)?.ok_or_else(|| {
             EngineError::NoPoint { session: session.clone(), point: describe_point(point) }
         })?;
@@ -88,7 +88,8 @@ impl Engine {
         }
         let (mut head, mut aside) = (HeadMove::Stay, SideEffects::default());
         if options.scope != UndoScope::Files {
-            let at = self.store.read(ctx, |r| r.session_at_boundary(session, target.seq))?;
+            let at =
+                self.store.read(ctx, |r| r.history().session_at_boundary(session, target.seq))?;
             let other = match is_on_timeline(&line.outline, &at) {
                 true => None,
                 false => {
@@ -124,7 +125,7 @@ impl Engine {
         point: &SessionPoint,
     ) -> Result<StreamBoundary> {
         let boundaries =
-            self.store.read(ctx, |r| r.boundaries(session, SessionSeq(0), usize::MAX))?;
+            self.store.read(ctx, |r| r.history().boundaries(session, SessionSeq(0), usize::MAX))?;
         find_point(line, operations, &boundaries, point)?.ok_or_else(|| EngineError::NoPoint {
             session: session.clone(),
             point: describe_point(point),
@@ -172,7 +173,7 @@ impl Engine {
             return Ok(None);
         };
         let last = boundaries.iter().rev().find(|it| it.cursor < left.planned).unwrap_or(&target);
-        let at = self.store.read(ctx, |r| r.session_at_boundary(session, last.seq))?;
+        let at = self.store.read(ctx, |r| r.history().session_at_boundary(session, last.seq))?;
         Ok(Some((last.seq, build_outline(&at))))
     }
 
@@ -185,7 +186,10 @@ impl Engine {
     ) -> Result<()> {
         self.hide_messages(ctx, session, &switch.messages, &switch.parts)?;
         let (at, present) = self.store.read(ctx, |r| {
-            Ok((r.session_at_boundary(session, switch.line)?, r.message_outline(session)?))
+            Ok((
+                r.history().session_at_boundary(session, switch.line)?,
+                r.messages().outline(session)?,
+            ))
         })?;
         let there: HashSet<&PartId> =
             present.iter().flat_map(|it| it.parts.iter().map(|(id, _)| id)).collect();
@@ -198,8 +202,8 @@ impl Engine {
                 let rest = parts.split_off(parts.len().min(SHOW_BATCH));
                 let (first, some) = (message.take(), std::mem::replace(&mut parts, rest));
                 let show = move |tx: &turnstone_store::Tx<'_>| {
-                    first.iter().try_for_each(|message| tx.put_message(message).map(drop))?;
-                    some.iter().try_for_each(|part| tx.put_part(part).map(drop))
+                    first.iter().try_for_each(|message| tx.messages().put(message).map(drop))?;
+                    some.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
                 };
                 self.store.write(ctx, show).wait()?;
                 fail::fail_point!("engine::line_shown", |_| {
@@ -241,8 +245,8 @@ impl Engine {
         };
         let session = session.clone();
         let name = move |tx: &turnstone_store::Tx<'_>| {
-            tx.plan_operation(&session, &new)?;
-            tx.finish_operation(&session, &done)
+            tx.operations().plan(&session, &new)?;
+            tx.operations().finish(&session, &done)
         };
         self.store.write(ctx, name).wait()?;
         Ok(id)
@@ -258,7 +262,7 @@ impl Engine {
         ctx: &Context,
         session: &SessionId,
     ) -> Result<Vec<SessionCheckpoint>> {
-        let operations = self.store.read(ctx, |r| r.operations(session))?;
+        let operations = self.store.read(ctx, |r| r.operations().list(session))?;
         active_checkpoints(&operations)
     }
 }

@@ -45,7 +45,7 @@ impl Engine {
             at.now = event.time.unwrap_or(ctx.now);
             // Each event is its own mutation and needs the one before it, so they are stored in order or not at all.
             let (id, seq) = (session.clone(), event.seq);
-            pending.push(self.store.write(&at, move |tx| tx.replicate_event(&id, seq, &body)));
+            pending.push(self.store.write(&at, move |tx| tx.sync().replicate(&id, seq, &body)));
         }
         wait_for_all(pending)
     }
@@ -59,7 +59,7 @@ impl Engine {
         if let SyncBody::Session(session) = &mut body {
             // Derived here, never read back (R21).
             session.revert = None;
-            if self.store.read(ctx, |r| r.find_project(&session.project))?.is_none() {
+            if self.store.read(ctx, |r| r.projects().find(&session.project))?.is_none() {
                 session.project = fallback.clone();
             }
         }

@@ -113,8 +113,8 @@ impl Engine {
         self.recover_session(ctx, session)?;
         if let Some(head) = &head {
             self.store.read(ctx, |r| {
-                r.get_message(session, &head.message)?;
-                head.part.as_ref().map(|part| r.get_part(session, part)).transpose()
+                r.messages().get(session, &head.message)?;
+                head.part.as_ref().map(|part| r.messages().get_part(session, part)).transpose()
             })?;
         }
         let (line, operations) = self.read_timeline(ctx, session)?;
@@ -165,7 +165,9 @@ impl Engine {
         ctx: &Context,
         session: &SessionId,
     ) -> Result<(Timeline, Vec<OperationRow>)> {
-        Ok(self.store.read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations(session)?)))?)
+        Ok(self
+            .store
+            .read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations().list(session)?)))?)
     }
 
     /// Plans to bring files and conversation to a place of the line.
@@ -248,10 +250,10 @@ impl Engine {
         if patches.is_empty() {
             return Ok(Vec::new());
         }
-        let session = self.store.read(ctx, |r| r.get_session(session))?;
+        let session = self.store.read(ctx, |r| r.sessions().get(session))?;
         let mut files = BTreeSet::new();
         for id in patches {
-            let part = self.store.read(ctx, |r| r.get_part(&session.id, id))?;
+            let part = self.store.read(ctx, |r| r.messages().get_part(&session.id, id))?;
             if let PartBody::Patch(patch) = part.body {
                 files.extend(patch.files);
             }

@@ -38,8 +38,9 @@ impl Engine {
     ///
     /// Ledger or snapshot store could not be read. A guard that has expired is left out.
     pub fn revert_view(&self, ctx: &Context, session: &SessionId) -> Result<Option<RevertState>> {
-        let (head, operations) =
-            self.store.read(ctx, |r| Ok((r.session_head(session)?, r.operations(session)?)))?;
+        let (head, operations) = self
+            .store
+            .read(ctx, |r| Ok((r.sessions().head(session)?, r.operations().list(session)?)))?;
         let Some(head) = head else {
             return Ok(None);
         };

@@ -25,7 +25,7 @@ impl Engine {
     pub(crate) fn branch_at_head(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
         let (head, outline) = self
             .store
-            .read(ctx, |r| Ok((r.session_head(session)?, r.message_outline(session)?)))?;
+            .read(ctx, |r| Ok((r.sessions().head(session)?, r.messages().outline(session)?)))?;
         let Some(head) = head else {
             return Ok(ctx.clone());
         };
@@ -37,7 +37,7 @@ impl Engine {
             plan: encode_branch(&plan)?,
         };
         let name = session.clone();
-        self.store.write(ctx, move |tx| tx.plan_operation(&name, &new)).wait()?;
+        self.store.write(ctx, move |tx| tx.operations().plan(&name, &new)).wait()?;
         let settled = ctx.without_expected_seq();
         self.finish_branch(&settled, session, &id, &plan)?;
         Ok(settled)
@@ -59,7 +59,7 @@ impl Engine {
             report: serde_json::json!({ "hidden": plan.messages.len() }),
         };
         let name = session.clone();
-        self.store.write(ctx, move |tx| tx.finish_operation(&name, &done)).wait()?;
+        self.store.write(ctx, move |tx| tx.operations().finish(&name, &done)).wait()?;
         Ok(())
     }
 
@@ -74,7 +74,10 @@ impl Engine {
         for parts in parts.rchunks(HIDE_BATCH) {
             let (name, parts) = (session.clone(), parts.to_vec());
             let hide = move |tx: &turnstone_store::Tx<'_>| {
-                parts.iter().rev().try_for_each(|part| ignore_missing(tx.remove_part(&name, part)))
+                parts
+                    .iter()
+                    .rev()
+                    .try_for_each(|part| ignore_missing(tx.messages().remove_part(&name, part)))
             };
             self.store.write(ctx, hide).wait()?;
         }
@@ -84,7 +87,7 @@ impl Engine {
                 messages
                     .iter()
                     .rev()
-                    .try_for_each(|message| ignore_missing(tx.remove_message(&name, message)))
+                    .try_for_each(|message| ignore_missing(tx.messages().remove(&name, message)))
             };
             self.store.write(ctx, hide).wait()?;
             fail::fail_point!("engine::branch_hides", |_| {

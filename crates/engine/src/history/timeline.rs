@@ -30,8 +30,8 @@ impl Timeline {
         reader: &ReadTx<'_>,
         session: &SessionId,
     ) -> Result<Self, turnstone_store::StoreError> {
-        let outline = reader.message_outline(session)?;
-        let (turns, head) = (reader.turns(session)?, reader.session_head(session)?);
+        let outline = reader.messages().outline(session)?;
+        let (turns, head) = (reader.turns().list(session)?, reader.sessions().head(session)?);
         Ok(Self::new(outline, turns, head))
     }
 

@@ -38,14 +38,14 @@ impl Engine {
             interrupted: self.store.recover_turns(ctx)?.interrupted,
             ..RecoveryReport::default()
         };
-        for row in self.store.read(ctx, |r| r.open_change_sets(None))? {
+        for row in self.store.read(ctx, |r| r.change_sets().list_open(None))? {
             match self.close_orphaned_change(ctx, &row) {
                 // What still runs cannot be compared; whoever uses that session is told.
                 Err(EngineError::ProcessGroup(_)) => {}
                 closed => done.closed.extend(closed?),
             }
         }
-        for session in self.store.read(ctx, |r| r.sessions_in_operation())? {
+        for session in self.store.read(ctx, |r| r.operations().sessions_in_operation())? {
             done.finished.extend(self.finish_interrupted_operation(ctx, &session)?);
         }
         done.finished.extend(self.finish_interrupted_evictions(ctx)?);
@@ -58,7 +58,7 @@ impl Engine {
     pub(crate) fn recover_session(&self, ctx: &Context, session: &SessionId) -> Result<()> {
         let ctx = &ctx.without_preconditions();
         self.store.recover_turns(ctx)?;
-        for row in self.store.read(ctx, |r| r.open_change_sets(None))? {
+        for row in self.store.read(ctx, |r| r.change_sets().list_open(None))? {
             if row.set.session == *session {
                 self.close_orphaned_change(ctx, &row)?;
             }
@@ -74,7 +74,7 @@ impl Engine {
     ///
     /// As [`Engine::recover_all`].
     pub fn ensure_recovered(&self, ctx: &Context, session: &SessionId) -> Result<()> {
-        if !self.store.read(ctx, |r| r.has_orphaned_change_sets(session))? {
+        if !self.store.read(ctx, |r| r.change_sets().has_orphaned(session))? {
             return Ok(());
         }
         match self.recover_session(ctx, session) {
@@ -87,7 +87,7 @@ impl Engine {
     /// Closes a change set whose turn has ended without it.
     fn close_orphaned_change(&self, ctx: &Context, row: &ChangeSetRow) -> Result<Option<ChangeId>> {
         let set = &row.set;
-        let turns = self.store.read(ctx, |r| r.turns(&set.session))?;
+        let turns = self.store.read(ctx, |r| r.turns().list(&set.session))?;
         let runs = turns.iter().any(|turn| turn.id == set.turn && turn.state.is_open());
         if runs {
             return Ok(None);
@@ -96,7 +96,7 @@ impl Engine {
         let close = self.compare_orphaned_change(ctx, row)?;
         let session = set.session.clone();
         let written =
-            self.store.write(ctx, move |tx| tx.recover_change_set(&session, &close)).wait();
+            self.store.write(ctx, move |tx| tx.change_sets().recover(&session, &close)).wait();
         match written {
             Ok(WriteOutcome::Created | WriteOutcome::Updated) => {
                 self.update_change_summary(ctx, &set.session)?;

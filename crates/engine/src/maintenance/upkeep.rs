@@ -118,7 +118,7 @@ impl Engine {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(0),
             Err(error) => return Err(error.into()),
         }
-        let gone = self.store.read(ctx, |r| r.orphaned_outputs(&there))?;
+        let gone = self.store.read(ctx, |r| r.expiry().orphaned_outputs(&there))?;
         for name in &gone {
             remove_if_present(&folder.join(name))?;
         }

@@ -75,9 +75,9 @@ impl Engine {
         let request = build_request(&id, &turn.session, &new.ask);
         let (session, name, waits) = (turn.session.clone(), turn.id.clone(), new.blocks_turn);
         let ask = move |tx: &Tx<'_>| {
-            tx.add_request(&request)?;
+            tx.requests().add(&request)?;
             if waits {
-                tx.transition_turn(&session, &name, &TurnEvent::Asked)?;
+                tx.turns().transition(&session, &name, &TurnEvent::Asked)?;
             }
             Ok(())
         };
@@ -117,9 +117,9 @@ impl Engine {
             state: RequestState::Pending,
         };
         let ask = move |tx: &Tx<'_>| {
-            tx.add_request(&request)?;
+            tx.requests().add(&request)?;
             if waits {
-                tx.transition_turn(&session, &name, &TurnEvent::Asked)?;
+                tx.turns().transition(&session, &name, &TurnEvent::Asked)?;
             }
             Ok(())
         };
@@ -154,7 +154,7 @@ impl Engine {
         if ctx.role == CallerRole::Named && answer == PermissionReply::Always {
             return Err(ReplyError::OnlyOnce(id.clone()).into());
         }
-        let session = self.store.read(ctx, |r| r.get_session(&asked.session))?;
+        let session = self.store.read(ctx, |r| r.sessions().get(&asked.session))?;
         let rules = self.read_effective_rules(ctx, &session.id, base)?;
         let ReplyEffects { granted, mut resolved } =
             resolve_reply(id, answer, message, &pending, &rules.layers())?;
@@ -172,9 +172,9 @@ impl Engine {
         };
         let write = move |tx: &Tx<'_>| {
             for rule in &granted {
-                tx.approve_rule_for_session(&session.project, rule, &session.id)?;
+                tx.projects().approve_rule_for_session(&session.project, rule, &session.id)?;
             }
-            resolved.iter().try_for_each(|one| tx.resolve_request(&one.id, &one.state).map(drop))
+            resolved.iter().try_for_each(|one| tx.requests().resolve(&one.id, &one.state).map(drop))
         };
         match self.store.write(ctx, write).wait() {
             Ok(()) => Ok(done),
@@ -185,7 +185,7 @@ impl Engine {
     }
 
     fn not_pending_error(&self, ctx: &Context, id: &PermissionId) -> PermissionError {
-        match self.store.read(ctx, |r| r.request_state(id.as_str())) {
+        match self.store.read(ctx, |r| r.requests().state(id.as_str())) {
             Ok(_) => ReplyError::NotPending(id.clone()).into(),
             Err(StoreError::NotFound { .. }) => ReplyError::NoSuchRequest(id.clone()).into(),
             Err(error) => error.into(),
@@ -202,7 +202,7 @@ impl Engine {
         ctx: &Context,
         session: Option<&SessionId>,
     ) -> Result<Vec<UserRequest>> {
-        Ok(self.store.read(ctx, |r| r.pending_requests(session))?)
+        Ok(self.store.read(ctx, |r| r.requests().pending(session))?)
     }
 
     /// Refuses an answer by a caller who may not give it.
@@ -223,8 +223,8 @@ impl Engine {
             CallerRole::Named if concerns_project(asked) => false,
             CallerRole::Named => {
                 let (owner, asker) = self.store.read(ctx, |r| {
-                    let asker = r.request_actor(asked.id.as_str())?;
-                    Ok((r.session_actor(&asked.session)?, asker))
+                    let asker = r.requests().actor(asked.id.as_str())?;
+                    Ok((r.sessions().actor(&asked.session)?, asker))
                 })?;
                 let own = ctx.actor.as_str();
                 owner == own && asker.is_some_and(|asker| asker != own)
@@ -236,14 +236,14 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// [`PermissionError::Reply`] if the caller may not answer it; otherwise as [`Tx::resolve_request`].
+    /// [`PermissionError::Reply`] if the caller may not answer it; otherwise as [`turnstone_store::RequestMutations::resolve`].
     pub fn answer_question(
         &self,
         ctx: &Context,
         id: &RequestId,
         state: RequestState,
     ) -> Result<(), PermissionError> {
-        if let Some(asked) = self.store.read(ctx, |r| r.find_request(id.as_str()))? {
+        if let Some(asked) = self.store.read(ctx, |r| r.requests().find(id.as_str()))? {
             self.check_answerer(ctx, &asked)?;
         }
         Ok(self.record_answer(ctx, id, state)?)
@@ -252,7 +252,7 @@ impl Engine {
     /// Records the answer to a request; the first one counts.
     fn record_answer(&self, ctx: &Context, id: &RequestId, state: RequestState) -> Result<()> {
         let id = id.clone();
-        self.store.write(ctx, move |tx| tx.resolve_request(&id, &state)).wait()?;
+        self.store.write(ctx, move |tx| tx.requests().resolve(&id, &state)).wait()?;
         Ok(())
     }
 
@@ -263,7 +263,7 @@ impl Engine {
     /// [`StoreError::Fenced`] if another process took it over.
     pub fn continue_turn(&self, ctx: &Context, turn: &Turn) -> Result<()> {
         let (session, id) = (turn.session.clone(), turn.id.clone());
-        let go = move |tx: &Tx<'_>| tx.transition_turn(&session, &id, &TurnEvent::Answered);
+        let go = move |tx: &Tx<'_>| tx.turns().transition(&session, &id, &TurnEvent::Answered);
         self.store.write(&turn.context(ctx), go).wait()?;
         Ok(())
     }
@@ -277,8 +277,8 @@ impl Engine {
     /// The ledger refused.
     pub fn resume_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<ResumedTurn>> {
         let waiting = self.store.read(ctx, |r| {
-            let turns = r.turns(session)?;
-            let open = r.pending_requests(Some(session))?;
+            let turns = r.turns().list(session)?;
+            let open = r.requests().pending(Some(session))?;
             Ok(turns.into_iter().rfind(|t| t.state == TurnState::Waiting && open.is_empty()))
         })?;
         let Some(waiting) = waiting else {
@@ -292,7 +292,7 @@ impl Engine {
         let turn = Turn { session: session.clone(), id: waiting.id.clone(), lease };
         let name = session.clone();
         let go = move |tx: &Tx<'_>| {
-            tx.transition_turn(&name, &waiting.id, &TurnEvent::Answered)?;
+            tx.turns().transition(&name, &waiting.id, &TurnEvent::Answered)?;
             // Somebody of this process, which has the lease, may have been faster.
             Ok(tx.last_appended().is_some())
         };

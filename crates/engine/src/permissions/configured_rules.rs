@@ -69,8 +69,9 @@ impl Engine {
     /// As [`Engine::effective_rules`].
     pub fn read_base_rules(&self, ctx: &Context, session: &SessionId) -> Result<BaseRules> {
         let (directory, top, agent) = self.store.read(ctx, |r| {
-            let own = r.get_session(session)?;
-            let roots = r.find_project(&own.project)?.map(|it| root_names(&it)).unwrap_or_default();
+            let own = r.sessions().get(session)?;
+            let roots =
+                r.projects().find(&own.project)?.map(|it| root_names(&it)).unwrap_or_default();
             Ok((PathBuf::from(&own.directory), roots, find_agent(r, session)?))
         })?;
         let mut base = self.read_base_rules_in(&directory, &top)?;
@@ -143,7 +144,7 @@ fn rule_folders<'p>(directory: &'p Path, roots: &'p [String]) -> Vec<&'p Path> {
 fn find_agent(reader: &ReadTx<'_>, session: &SessionId) -> turnstone_store::Result<BuiltinAgent> {
     let agent = match find_newest_prompt(reader, session)? {
         Some(prompt) => Some(prompt.agent),
-        None => reader.get_session(session)?.agent,
+        None => reader.sessions().get(session)?.agent,
     };
     Ok(agent.as_deref().and_then(BuiltinAgent::parse).unwrap_or(BuiltinAgent::Build))
 }

@@ -93,7 +93,7 @@ impl Engine {
         gate: GatedOperation,
         patterns: &[String],
     ) -> Result<()> {
-        let found = self.store.read(ctx, |r| r.find_project(project))?;
+        let found = self.store.read(ctx, |r| r.projects().find(project))?;
         let Some(found) = found else { return Err(EngineError::NoProject(project.clone())) };
         self.require_below(ctx, &found, found.worktree.as_ref(), (gate, patterns))
     }
@@ -139,10 +139,10 @@ impl Engine {
         let (mut other, mut cursor) = (None, None::<String>);
         loop {
             let page = self.store.read(ctx, |r| {
-                let page = r.list_sessions(&filter, cursor.as_deref(), PAGE)?;
+                let page = r.sessions().list(&filter, cursor.as_deref(), PAGE)?;
                 let mut found = Vec::new();
                 for row in page.items {
-                    let is_imported = r.session_actor(&row.session.id)? == Actor::IMPORT;
+                    let is_imported = r.sessions().actor(&row.session.id)? == Actor::IMPORT;
                     found.push((row.session, is_imported));
                 }
                 Ok((found, page.next))
@@ -174,7 +174,7 @@ impl Engine {
         gate: GatedOperation,
         patterns: &[String],
     ) -> Result<()> {
-        let projects = self.store.read(ctx, |r| r.projects())?;
+        let projects = self.store.read(ctx, |r| r.projects().list())?;
         let depth = |project: &Project| {
             let above = project.roots().filter(|root| directory.starts_with(root));
             above.map(|root| root.components().count()).max()
@@ -193,10 +193,10 @@ impl Engine {
     /// As [`Engine::require_permission`].
     pub fn require_delete_permission(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
         let ids = self.store.read(ctx, |r| {
-            let mut found = vec![r.get_session(session)?.id];
+            let mut found = vec![r.sessions().get(session)?.id];
             let mut at = 0;
             while let Some(id) = found.get(at).cloned() {
-                let children = r.child_sessions(&id)?.into_iter().map(|child| child.id);
+                let children = r.sessions().children(&id)?.into_iter().map(|child| child.id);
                 let new: Vec<SessionId> = children.filter(|id| !found.contains(id)).collect();
                 found.extend(new);
                 at += 1;
@@ -253,7 +253,7 @@ impl Engine {
     /// A caller that repeats its request finds the answer to it again, although every repeat has a plan of
     /// its own; the answer counts only if that plan changes the same paths.
     pub(crate) fn require_plan_permission(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
-        let busy = self.store.read(ctx, |r| r.turns(&plan.session))?;
+        let busy = self.store.read(ctx, |r| r.turns().list(&plan.session))?;
         if busy.iter().any(|turn| turn.state.is_open()) {
             return Err(StoreError::Busy(plan.session.clone()).into());
         }
@@ -295,7 +295,7 @@ impl Engine {
         id: &PermissionId,
     ) -> Result<(GateDecision, Option<String>)> {
         let rules = self.effective_rules(ctx, session)?;
-        let owner = self.store.read(ctx, |r| r.session_actor(session))?;
+        let owner = self.store.read(ctx, |r| r.sessions().actor(session))?;
         let caller = GateCaller::from_role(ctx.role, owner == ctx.actor.as_str());
         let site = (session, QuestionScope::Session);
         self.judge(ctx, site, (&rules, caller), (gate, patterns), id)
@@ -335,10 +335,11 @@ impl Engine {
     fn record_denial(&self, ctx: &Context, session: &SessionId, ask: &PermissionAsk) -> Result<()> {
         let request = build_request(&self.id_generator.new_permission_id(ctx.now)?, session, ask);
         let write = move |tx: &Tx<'_>| {
-            tx.add_request(&request)?;
+            tx.requests().add(&request)?;
             let message = Some("denied by a rule".to_owned());
             let reply = PermissionReply::Reject;
-            tx.resolve_request(&request.id, &RequestState::Replied { reply, message, used: false })
+            tx.requests()
+                .resolve(&request.id, &RequestState::Replied { reply, message, used: false })
         };
         self.store.write(ctx, write).wait()?;
         Ok(())

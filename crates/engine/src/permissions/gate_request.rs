@@ -55,7 +55,7 @@ impl Engine {
         id: &PermissionId,
         ask: &PermissionAsk,
     ) -> Result<GateDecision> {
-        let Some(found) = self.store.read(ctx, |r| r.find_request(id.as_str()))? else {
+        let Some(found) = self.store.read(ctx, |r| r.requests().find(id.as_str()))? else {
             return self.ask_for_gate(ctx, session, id, ask);
         };
         check_same_question(&found, session, ask)?;
@@ -78,8 +78,8 @@ impl Engine {
         ask: &PermissionAsk,
     ) -> Result<GateDecision> {
         let found = self.store.read(ctx, |r| {
-            let asker = r.request_actor(id.as_str())?;
-            Ok(r.find_request(id.as_str())?.map(|found| (found, asker)))
+            let asker = r.requests().actor(id.as_str())?;
+            Ok(r.requests().find(id.as_str())?.map(|found| (found, asker)))
         })?;
         let Some((found, asker)) = found else {
             return self.ask_for_gate(ctx, session, id, ask);
@@ -90,7 +90,7 @@ impl Engine {
                 None => return Ok(GateDecision::Pending(id.clone())),
                 Some(false) => return Ok(GateDecision::Rejected),
                 Some(true) => {
-                    if self.store.write(ctx, move |tx| tx.use_grant(&found.id)).wait()? {
+                    if self.store.write(ctx, move |tx| tx.requests().use_grant(&found.id)).wait()? {
                         return Ok(GateDecision::Granted);
                     }
                 }
@@ -108,7 +108,7 @@ impl Engine {
         ask: &PermissionAsk,
     ) -> Result<GateDecision> {
         let new = build_request(id, session, ask);
-        self.store.write(ctx, move |tx| tx.add_request(&new)).wait()?;
+        self.store.write(ctx, move |tx| tx.requests().add(&new)).wait()?;
         Ok(GateDecision::Pending(id.clone()))
     }
 
@@ -119,7 +119,7 @@ impl Engine {
     /// [`turnstone_store::StoreError::NotFound`] for an unknown request.
     pub fn find_gate_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
         let id = RequestId::Permission(id.clone());
-        Ok(is_granted(&self.store.read(ctx, |r| r.request_state(id.as_str()))?))
+        Ok(is_granted(&self.store.read(ctx, |r| r.requests().state(id.as_str()))?))
     }
 }
 

@@ -109,9 +109,9 @@ pub fn read_effective_rules(
     session: &SessionId,
     base: &BaseRules,
 ) -> turnstone_store::Result<EffectiveRules> {
-    let own = reader.get_session(session)?;
+    let own = reader.sessions().get(session)?;
     let EffectiveRules { mut sources } = EffectiveRules::from(base.clone());
-    let project = reader.find_project(&own.project)?;
+    let project = reader.projects().find(&own.project)?;
     sources.push((RuleSource::Stored, project.and_then(|it| it.permission).unwrap_or_default()));
     sources.push((RuleSource::Session, own.permission.clone().unwrap_or_default()));
     sources.push((RuleSource::Session, prompt_rules(reader, session)?));
@@ -119,12 +119,12 @@ pub fn read_effective_rules(
     let mut above = own.parent.clone();
     // A session that is its own forefather has no more denials than once around.
     while let Some(id) = above.filter(|id| !seen.contains(id)) {
-        let Some(parent) = reader.find_session(&id)? else { break };
+        let Some(parent) = reader.sessions().find(&id)? else { break };
         sources.push((RuleSource::Parent, inherited_rules(&parent.permission.unwrap_or_default())));
         seen.push(id);
         above = parent.parent;
     }
-    sources.push((RuleSource::Approval, reader.approved_rules(&own.project)?));
+    sources.push((RuleSource::Approval, reader.projects().approved_rules(&own.project)?));
     Ok(EffectiveRules { sources })
 }
 
@@ -170,7 +170,7 @@ impl Engine {
         ctx: &Context,
         project: &ProjectId,
     ) -> Result<Vec<PermissionRule>> {
-        Ok(self.store.read(ctx, |r| r.approved_rules(project))?)
+        Ok(self.store.read(ctx, |r| r.projects().approved_rules(project))?)
     }
 
     /// Takes an approval back; false if there was none.
@@ -185,7 +185,8 @@ impl Engine {
         rule: &PermissionRule,
     ) -> Result<bool> {
         let (project, rule) = (project.clone(), rule.clone());
-        let changed = self.store.write(ctx, move |tx| tx.withdraw_rule(&project, &rule)).wait()?;
+        let changed =
+            self.store.write(ctx, move |tx| tx.projects().withdraw_rule(&project, &rule)).wait()?;
         Ok(changed != WriteOutcome::No)
     }
 

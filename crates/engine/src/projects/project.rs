@@ -70,7 +70,7 @@ impl Engine {
     ///
     /// [`EngineError::NoProject`], for one that was removed too.
     pub fn get_project(&self, ctx: &Context, id: &ProjectId) -> Result<Project> {
-        let found = self.store.read(ctx, |r| r.find_project(id))?;
+        let found = self.store.read(ctx, |r| r.projects().find(id))?;
         let found = found.filter(|project| project.removed.is_none());
         found.ok_or_else(|| EngineError::NoProject(id.clone()))
     }
@@ -81,7 +81,7 @@ impl Engine {
     ///
     /// The ledger refused.
     pub fn list_projects(&self, ctx: &Context) -> Result<Vec<ListedProject>> {
-        let projects = self.store.read(ctx, |r| r.projects())?;
+        let projects = self.store.read(ctx, |r| r.projects().list())?;
         let mut listed = Vec::new();
         for project in projects.into_iter().filter(|project| project.removed.is_none()) {
             listed.push(ListedProject {
@@ -105,7 +105,7 @@ impl Engine {
             change(project);
             project.time.updated = now.clone();
         };
-        self.store.write(ctx, move |tx| tx.update_project(&id, &change)).wait()?;
+        self.store.write(ctx, move |tx| tx.projects().update(&id, &change)).wait()?;
         Ok(())
     }
 
@@ -120,7 +120,7 @@ impl Engine {
         let (mut found, mut cursor) = (Vec::new(), None);
         loop {
             let at: Option<String> = cursor.take();
-            let page = self.store.read(ctx, |r| r.list_sessions(&filter, at.as_deref(), PAGE))?;
+            let page = self.store.read(ctx, |r| r.sessions().list(&filter, at.as_deref(), PAGE))?;
             found.extend(page.items.into_iter().map(|row| row.session));
             cursor = page.next;
             if cursor.is_none() {
@@ -198,7 +198,7 @@ impl Engine {
         id: &ProjectId,
         places: &[ProjectAlias],
     ) -> Result<Option<ProjectId>> {
-        let projects = self.store.read(ctx, |r| r.projects())?;
+        let projects = self.store.read(ctx, |r| r.projects().list())?;
         let has = |project: &Project| {
             project.id != *id && places.iter().any(|place| project.aliases.contains(place))
         };
@@ -244,7 +244,7 @@ impl Engine {
                 continue;
             }
             let change = move |tx: &turnstone_store::Tx<'_>| {
-                tx.update_session(&id, |session| {
+                tx.sessions().update(&id, |session| {
                     session.directory.clone_from(&directory);
                     session.project.clone_from(&to);
                     Ok(())
@@ -281,7 +281,7 @@ impl Engine {
 
     /// The stores of the directories that are this project's and no other's.
     fn list_project_stores(&self, ctx: &Context, project: &Project) -> Result<Vec<(StoreId, u64)>> {
-        let projects = self.store.read(ctx, |r| r.projects())?;
+        let projects = self.store.read(ctx, |r| r.projects().list())?;
         let others: Vec<&String> = projects
             .iter()
             .filter(|other| other.id != project.id && other.removed.is_none())

@@ -129,7 +129,7 @@ impl Engine {
         let real = fs_err::canonicalize(directory)?;
         let (root, facts) = self.gather_directory_facts(&real)?;
         // One that was removed has no facts left to be found by, and keeps its id to itself.
-        let projects = self.store.read(ctx, |r| r.projects())?;
+        let projects = self.store.read(ctx, |r| r.projects().list())?;
         let known: Vec<ProjectCandidate> = projects
             .iter()
             .map(|project| ProjectCandidate {
@@ -177,7 +177,7 @@ impl Engine {
             archived: true,
             ..SessionFilter::default()
         };
-        let page = self.store.read(ctx, |r| r.list_sessions(&filter, None, 1))?;
+        let page = self.store.read(ctx, |r| r.sessions().list(&filter, None, 1))?;
         Ok(!page.items.is_empty())
     }
 
@@ -236,7 +236,7 @@ impl Engine {
 
     fn put_project(&self, ctx: &Context, project: Project) -> Result<Project> {
         let stored = project.clone();
-        self.store.write(ctx, move |tx| tx.put_project(&stored)).wait()?;
+        self.store.write(ctx, move |tx| tx.projects().put(&stored)).wait()?;
         Ok(project)
     }
 
@@ -288,7 +288,7 @@ impl Engine {
         session.metadata.clone_from(&new.metadata);
         session.permission.clone_from(&new.permission);
         let made = session.clone();
-        self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
+        self.store.write(ctx, move |tx| tx.sessions().create(&made)).wait()?;
         Ok(session)
     }
 }

@@ -71,7 +71,7 @@ impl Engine {
             if Path::new(&session.directory) == root {
                 let (id, to) = (session.id, project.id.clone());
                 let change = move |tx: &turnstone_store::Tx<'_>| {
-                    tx.update_session(&id, |session| {
+                    tx.sessions().update(&id, |session| {
                         session.project.clone_from(&to);
                         Ok(())
                     })

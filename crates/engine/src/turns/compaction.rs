@@ -96,8 +96,8 @@ impl Engine {
         let Prompt { message, parts } = self.new_compaction_prompt(ctx, &turn.session, request)?;
         let id = message.id.clone();
         let write = move |tx: &Tx<'_>| {
-            tx.put_message(&message)?;
-            parts.iter().try_for_each(|part| tx.put_part(part).map(drop))
+            tx.messages().put(&message)?;
+            parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
         };
         self.store.write(&turn.context(ctx), write).wait()?;
         Ok(id)
@@ -214,7 +214,7 @@ impl Engine {
         if said.parent != plan.request || !is_finished || said.error.is_some() {
             return Err(not_a_compaction(&plan.request).into());
         }
-        let asked = self.store.read(ctx, |r| r.get_message(&turn.session, &plan.request))?;
+        let asked = self.store.read(ctx, |r| r.messages().get(&turn.session, &plan.request))?;
         let mut parts = vec![with_tail_start(&asked, plan)?];
         if !self.has_summary_text(ctx, &summary.message)? {
             parts.push(Part {
@@ -236,8 +236,8 @@ impl Engine {
             parts.extend(more);
         }
         let write = move |tx: &Tx<'_>| {
-            messages.iter().try_for_each(|message| tx.put_message(message).map(drop))?;
-            parts.iter().try_for_each(|part| tx.put_part(part).map(drop))
+            messages.iter().try_for_each(|message| tx.messages().put(message).map(drop))?;
+            parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
         };
         self.store.write(&turn.context(ctx), write).wait()?;
         Ok(id)
@@ -266,13 +266,13 @@ impl Engine {
                 return Err(not_a_compaction(&plan.request).into());
             }
         }
-        self.store.write(&turn.context(ctx), move |tx| tx.put_message(&message)).wait()?;
+        self.store.write(&turn.context(ctx), move |tx| tx.messages().put(&message)).wait()?;
         Ok(())
     }
 
     /// True if a summary has words already.
     fn has_summary_text(&self, ctx: &Context, message: &Message) -> Result<bool> {
-        let found = self.store.read(ctx, |r| r.get_message(&message.session, &message.id));
+        let found = self.store.read(ctx, |r| r.messages().get(&message.session, &message.id));
         match found {
             Ok(found) => Ok(!join_text_parts(&found.parts).is_empty()),
             Err(StoreError::NoMessage { .. }) => Ok(false),
@@ -290,7 +290,7 @@ impl Engine {
         let session = &asked.message.session;
         let (mut message, bodies) = match &plan.replay {
             Some(again) => {
-                let found = self.store.read(ctx, |r| r.get_message(session, again))?;
+                let found = self.store.read(ctx, |r| r.messages().get(session, again))?;
                 (found.message, replay_prompt_parts(&found.parts))
             }
             None => {

@@ -53,7 +53,10 @@ impl Engine {
         delivery: PromptDelivery,
     ) -> Result<PromptReceipt> {
         let Prompt { message, parts } = prompt;
-        Ok(self.store.write(ctx, move |tx| tx.admit_prompt(&message, &parts, delivery)).wait()?)
+        Ok(self
+            .store
+            .write(ctx, move |tx| tx.prompts().admit(&message, &parts, delivery))
+            .wait()?)
     }
 
     /// Takes up the prompts that steer the running turn, oldest first: input of its next model call.
@@ -65,9 +68,9 @@ impl Engine {
         let (session, id) = (turn.session.clone(), turn.id.clone());
         let take = move |tx: &Tx<'_>| {
             // Only whoever runs the turn may take up what steers it.
-            tx.transition_turn(&session, &id, &TurnEvent::Started)?;
+            tx.turns().transition(&session, &id, &TurnEvent::Started)?;
             let mut taken = Vec::new();
-            while let Some(message) = tx.promote_prompt(&session, PromptDelivery::Steer, None)? {
+            while let Some(message) = tx.prompts().promote(&session, PromptDelivery::Steer, None)? {
                 taken.push(message);
             }
             Ok(taken)
@@ -85,17 +88,17 @@ impl Engine {
     /// [`StoreError::Busy`] while a turn runs.
     pub fn begin_next_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<Turn>> {
         self.recover_session(ctx, session)?;
-        if self.store.read(ctx, |r| r.waiting_prompts(session))?.is_empty() {
+        if self.store.read(ctx, |r| r.prompts().waiting(session))?.is_empty() {
             return Ok(None);
         }
         let ctx = &self.branch_at_head(ctx, session)?;
         loop {
-            let waiting = self.store.read(ctx, |r| r.waiting_prompts(session))?;
+            let waiting = self.store.read(ctx, |r| r.prompts().waiting(session))?;
             let steer = waiting.iter().find(|one| one.delivery == PromptDelivery::Steer);
             let Some(next) = steer.or(waiting.first()).cloned() else {
                 return Ok(None);
             };
-            let found = self.store.read(ctx, |r| r.get_message(session, &next.message));
+            let found = self.store.read(ctx, |r| r.messages().get(session, &next.message));
             let found = match found {
                 Ok(found) => Some(found),
                 // It was taken back with what was behind the head; the log has it.
@@ -106,14 +109,14 @@ impl Engine {
             let id = self.id_generator.new_turn_id(ctx.now)?;
             let (name, turn) = (session.clone(), id.clone());
             let begin = move |tx: &Tx<'_>| {
-                let taken = tx.promote_prompt(&name, next.delivery, None)?;
+                let taken = tx.prompts().promote(&name, next.delivery, None)?;
                 if taken.as_ref() != Some(&next.message) {
                     return Err(StoreError::Busy(name.clone()));
                 }
                 if let Some(found) = &found {
                     let (message, parts) = (found.message.clone(), found.parts.clone());
-                    tx.begin_turn(&NewTurn { id: turn.clone(), message, parts })?;
-                    tx.transition_turn(&name, &turn, &TurnEvent::Started)?;
+                    tx.turns().begin(&NewTurn { id: turn.clone(), message, parts })?;
+                    tx.turns().transition(&name, &turn, &TurnEvent::Started)?;
                 }
                 Ok(())
             };

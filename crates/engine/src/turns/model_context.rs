@@ -27,14 +27,14 @@ impl Engine {
     /// The ledger refused.
     pub fn model_context(&self, ctx: &Context, session: &SessionId) -> Result<Vec<ContextMessage>> {
         Ok(self.store.read(ctx, |r| {
-            let (waiting, taken) = (r.waiting_prompts(session)?, r.promoted_prompts(session)?);
+            let (waiting, taken) = (r.prompts().waiting(session)?, r.prompts().promoted(session)?);
             let mut pulled = read_since_compaction(r, session)?;
             pulled.retain(|(message, _)| !waiting.iter().any(|one| one.message == message.id));
             // A prompt that came before a compaction and was taken up after it.
             for one in &taken {
                 let is_pulled = |id: &MessageId| pulled.iter().any(|(it, _)| it.id == *id);
                 if one.after.as_ref().is_some_and(is_pulled) && !is_pulled(&one.message) {
-                    match r.get_message(session, &one.message) {
+                    match r.messages().get(session, &one.message) {
                         Ok(found) => pulled.insert(0, (found.message, found.parts)),
                         // It is hidden: somebody took it back.
                         Err(StoreError::NoMessage { .. }) => {}
@@ -92,8 +92,9 @@ impl Engine {
         let ctx = turn.map_or_else(|| ctx.clone(), |turn| turn.context(ctx));
         for parts in marked.chunks(PRUNE_BATCH) {
             let parts = parts.to_vec();
-            let write =
-                move |tx: &Tx<'_>| parts.iter().try_for_each(|part| tx.put_part(part).map(drop));
+            let write = move |tx: &Tx<'_>| {
+                parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
+            };
             self.store.write(&ctx, write).wait()?;
         }
         Ok(marked.into_iter().map(|part| part.id).collect())
@@ -138,7 +139,7 @@ impl<'r, 's> MessagePages<'r, 's> {
 
     fn next(&mut self) -> turnstone_store::Result<Option<ContextMessage>> {
         if self.page.is_empty() && !self.end {
-            let read = self.reader.list_messages(self.session, self.before.as_deref(), PAGE)?;
+            let read = self.reader.messages().list(self.session, self.before.as_deref(), PAGE)?;
             self.page = read.items.into_iter().map(|one| (one.message, one.parts)).collect();
             self.before = read.before;
             self.end = self.before.is_none();

@@ -28,12 +28,12 @@ pub fn find_newest_prompt(
     reader: &ReadTx<'_>,
     session: &SessionId,
 ) -> turnstone_store::Result<Option<UserMessage>> {
-    let waiting = reader.waiting_prompts(session)?;
-    let head = reader.session_head(session)?.filter(|head| head.part.is_none());
+    let waiting = reader.prompts().waiting(session)?;
+    let head = reader.sessions().head(session)?.filter(|head| head.part.is_none());
     let mut behind = head.map(|head| head.message);
     let mut before: Option<String> = None;
     loop {
-        let page = reader.list_messages(session, before.as_deref(), PAGE)?;
+        let page = reader.messages().list(session, before.as_deref(), PAGE)?;
         for found in page.items.into_iter().rev() {
             let message = found.message;
             if let Some(first) = &behind {
@@ -66,7 +66,7 @@ impl Engine {
     pub fn find_next_agent(&self, ctx: &Context, session: &SessionId) -> Result<Option<NextAgent>> {
         let (newest, session) = self
             .store
-            .read(ctx, |r| Ok((find_newest_prompt(r, session)?, r.get_session(session)?)))?;
+            .read(ctx, |r| Ok((find_newest_prompt(r, session)?, r.sessions().get(session)?)))?;
         if let Some(user) = newest {
             return Ok(Some(NextAgent { agent: user.agent, model: user.model }));
         }

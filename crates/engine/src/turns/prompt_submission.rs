@@ -54,7 +54,7 @@ impl Engine {
     ///
     /// [`StoreError::NoSession`].
     pub fn new_message_id(&self, ctx: &Context, session: &SessionId) -> Result<MessageId> {
-        let newest = self.store.read(ctx, |r| r.greatest_recent_message_id(session))?;
+        let newest = self.store.read(ctx, |r| r.messages().greatest_recent_id(session))?;
         self.id_generator.new_message_id_after(newest.as_ref(), ctx.now)
     }
 
@@ -95,7 +95,7 @@ impl Engine {
         let new = new.clone();
         let write = move |tx: &Tx<'_>| {
             new.write_with_session(tx, |tx| {
-                tx.add_note(&new.prompt.message, &new.prompt.parts).map(drop)
+                tx.prompts().add_note(&new.prompt.message, &new.prompt.parts).map(drop)
             })
         };
         Ok(self.store.write(ctx, write).wait()?)
@@ -110,7 +110,7 @@ impl Engine {
         let new = new.clone();
         let write = move |tx: &Tx<'_>| {
             new.write_with_session(tx, |tx| {
-                tx.admit_prompt(&new.prompt.message, &new.prompt.parts, delivery)
+                tx.prompts().admit(&new.prompt.message, &new.prompt.parts, delivery)
             })
         };
         Ok(PromptOutcome::Admitted(self.store.write(ctx, write).wait()?))
@@ -140,8 +140,8 @@ impl Engine {
     ) -> Result<()> {
         let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
         let write = move |tx: &Tx<'_>| {
-            tx.put_message(&answer)?;
-            tx.end_turn(&end)
+            tx.messages().put(&answer)?;
+            tx.turns().end(&end)
         };
         self.store.write(&turn.context(ctx), write).wait()?;
         self.store.release_lease(ctx, &turn.lease)?;
@@ -152,8 +152,8 @@ impl Engine {
 fn write_turn_start(tx: &Tx<'_>, prompt: &Prompt, id: &TurnId) -> turnstone_store::Result<()> {
     let Prompt { message, parts } = prompt.clone();
     let session = message.session.clone();
-    tx.begin_turn(&NewTurn { id: id.clone(), message, parts })?;
-    tx.transition_turn(&session, id, &TurnEvent::Started)?;
+    tx.turns().begin(&NewTurn { id: id.clone(), message, parts })?;
+    tx.turns().transition(&session, id, &TurnEvent::Started)?;
     Ok(())
 }
 
@@ -167,19 +167,19 @@ impl PromptSubmission {
         let Prompt { message, .. } = &self.prompt;
         let session = &message.session;
         // A prompt is never written over what somebody said before.
-        if tx.has_message(&message.id)? {
+        if tx.messages().contains(&message.id)? {
             return Err(StoreError::Conflict { kind: "message", id: message.id.to_string() });
         }
         let MessageBody::User(user) = &self.prompt.message.body else {
             return Err(StoreError::Invalid("a prompt is a user message".to_owned()));
         };
-        tx.update_session(session, |session| {
+        tx.sessions().update(session, |session| {
             set_session_agent(session, user);
             Ok(())
         })?;
         let done = put(tx)?;
         let now = Number::from(tx.now().0);
-        tx.update_session(session, |session| {
+        tx.sessions().update(session, |session| {
             session.time.updated = now;
             let mut rules = session.permission.clone().unwrap_or_default();
             for rule in &self.rules {

@@ -23,8 +23,8 @@ impl Engine {
         let missing =
             || StoreError::NoMessage { session: session.clone(), message: message.clone() };
         let found = self.store.read(ctx, |r| {
-            let said = r.get_message(session, message)?;
-            let outline = r.message_outline(session)?;
+            let said = r.messages().get(session, message)?;
+            let outline = r.messages().outline(session)?;
             let outline = outline.into_iter().find(|it| it.message == *message);
             let parts =
                 said.parts.into_iter().zip(outline.map(|it| it.part_cursors).unwrap_or_default());
@@ -44,8 +44,8 @@ impl Engine {
     /// [`StoreError::NoPart`], or a snapshot store cannot be opened.
     pub fn find_tool_run(&self, ctx: &Context, turn: &Turn, part: &PartId) -> Result<ToolRun> {
         let (found, rows) = self.store.read(ctx, |r| {
-            let found = r.get_part(&turn.session, part)?;
-            Ok((found, r.turn_change_sets(&turn.session, &turn.id)?))
+            let found = r.messages().get_part(&turn.session, part)?;
+            Ok((found, r.change_sets().of_turn(&turn.session, &turn.id)?))
         })?;
         let is_its =
             |row: &ChangeSetRow| row.closed.is_none() && row.set.part.as_ref() == Some(part);

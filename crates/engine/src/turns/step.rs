@@ -98,13 +98,13 @@ impl Engine {
     /// The ledger refused; a worktree that cannot be captured is no error (R42).
     pub fn begin_step(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<ModelStep> {
         let snapshot = self.capture_step_tree(ctx, &turn.session)?;
-        let began = self.store.read(ctx, |r| r.last_cursor())?;
+        let began = self.store.read(ctx, |r| r.log().last_cursor())?;
         let body = StepStartPart { snapshot: snapshot.clone(), extra: ExtraFields::new() };
         let part = self.new_part(ctx, &answer, PartBody::StepStart(body))?;
         let message = answer.id.clone();
         let begin = move |tx: &turnstone_store::Tx<'_>| {
-            tx.put_message(&answer)?;
-            tx.put_part(&part)
+            tx.messages().put(&answer)?;
+            tx.messages().put_part(&part)
         };
         self.store.write(&turn.context(ctx), begin).wait()?;
         Ok(ModelStep { message, snapshot, began })
@@ -124,8 +124,8 @@ impl Engine {
     ) -> Result<StepReport> {
         let snapshot = self.capture_step_tree(ctx, &turn.session)?;
         let (found, rows) = self.store.read(ctx, |r| {
-            let found = r.get_message(&turn.session, &step.message)?;
-            Ok((found, r.turn_change_sets(&turn.session, &turn.id)?))
+            let found = r.messages().get(&turn.session, &step.message)?;
+            Ok((found, r.change_sets().of_turn(&turn.session, &turn.id)?))
         })?;
         let mut answer = found.message;
         let rows: Vec<&ChangeSetRow> = rows.iter().filter(|row| row.opened > step.began).collect();
@@ -148,8 +148,8 @@ impl Engine {
             said.time.completed = Some(Number::from(ctx.now.0));
         }
         let write = move |tx: &turnstone_store::Tx<'_>| {
-            parts.iter().try_for_each(|part| tx.put_part(part).map(drop))?;
-            tx.put_message(&answer)
+            parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))?;
+            tx.messages().put(&answer)
         };
         self.store.write(&turn.context(ctx), write).wait()?;
         Ok(StepReport { snapshot, files })
@@ -157,7 +157,7 @@ impl Engine {
 
     /// The tree of the worktree, if a capture costs no more than what changed.
     fn capture_step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
-        let session = self.store.read(ctx, |r| r.get_session(session))?;
+        let session = self.store.read(ctx, |r| r.sessions().get(session))?;
         match self.snapshot_access(&session, ctx.now)? {
             SnapshotAccess::Available(vault) if vault.has_baseline() => {
                 // A step goes on without one that does not fit.
@@ -188,7 +188,7 @@ impl Engine {
         let hash = match (&step.snapshot, rows.iter().find_map(|row| row.before.as_deref())) {
             (Some(tree), _) => tree.clone(),
             (None, Some(before)) => {
-                let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+                let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
                 let SnapshotAccess::Available(vault) = self.snapshot_access(&session, ctx.now)?
                 else {
                     return Ok(None);
@@ -219,7 +219,7 @@ impl Engine {
         touch: &ToolFileAccess,
     ) -> Result<ToolRun> {
         let running = part.clone();
-        self.store.write(&turn.context(ctx), move |tx| tx.put_part(&running)).wait()?;
+        self.store.write(&turn.context(ctx), move |tx| tx.messages().put_part(&running)).wait()?;
         // What the caller relied on held when the part was written (R43).
         let ctx = &ctx.without_expected_seq();
         let call = match touch {
@@ -251,7 +251,7 @@ impl Engine {
         if let PartBody::Tool(tool) = &mut part.body {
             **tool = ToolPart { state, ..(**tool).clone() };
         }
-        self.store.write(&turn.context(ctx), move |tx| tx.put_part(&part)).wait()?;
+        self.store.write(&turn.context(ctx), move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(closed)
     }
 
@@ -259,7 +259,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`turnstone_store::Tx::append_text`].
+    /// As [`turnstone_store::MessageMutations::append_text`].
     pub fn append_text(
         &self,
         ctx: &Context,
@@ -268,7 +268,8 @@ impl Engine {
         delta: &str,
     ) -> Result<Option<EventPosition>> {
         let (session, part, delta) = (turn.session.clone(), part.clone(), delta.to_owned());
-        let append = move |tx: &turnstone_store::Tx<'_>| tx.append_text(&session, &part, &delta);
+        let append =
+            move |tx: &turnstone_store::Tx<'_>| tx.messages().append_text(&session, &part, &delta);
         Ok(self.store.write(&turn.context(ctx), append).wait()?)
     }
 

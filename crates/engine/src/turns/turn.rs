@@ -58,8 +58,8 @@ impl Engine {
         let new = NewTurn { id: id.clone(), message: prompt.message, parts: prompt.parts };
         let (name, turn) = (session.clone(), id.clone());
         let begin = move |tx: &Tx<'_>| {
-            tx.begin_turn(&new)?;
-            tx.transition_turn(&name, &turn, &TurnEvent::Started).map(drop)
+            tx.turns().begin(&new)?;
+            tx.turns().transition(&name, &turn, &TurnEvent::Started).map(drop)
         };
         self.lease_turn(ctx, &session, &id, begin)
     }
@@ -103,7 +103,7 @@ impl Engine {
         answer: &MessageId,
         status: &SessionStatus,
     ) -> Result<Vec<PartId>> {
-        let found = self.store.read(ctx, |r| r.get_message(&turn.session, answer))?;
+        let found = self.store.read(ctx, |r| r.messages().get(&turn.session, answer))?;
         let mut begun = false;
         let is_debris = |part: &&Part| match &part.body {
             PartBody::Text(_) | PartBody::Reasoning(_) => true,
@@ -124,8 +124,8 @@ impl Engine {
         let (parts, status) = (gone.clone(), status.clone());
         let (session, id) = (turn.session.clone(), turn.id.clone());
         let clear = move |tx: &Tx<'_>| {
-            parts.iter().try_for_each(|part| tx.remove_part(&session, part))?;
-            tx.set_retry(&session, &id, &status)
+            parts.iter().try_for_each(|part| tx.messages().remove_part(&session, part))?;
+            tx.turns().set_retry(&session, &id, &status)
         };
         self.store.write(&turn.context(ctx), clear).wait()?;
         Ok(gone)
@@ -149,7 +149,7 @@ impl Engine {
         let end_it = move |tx: &turnstone_store::Tx<'_>| {
             // First: nothing is said of a session after its turn has ended.
             stated.write(tx, &end.session)?;
-            tx.end_turn(&end)
+            tx.turns().end(&end)
         };
         let ended = self.store.write(&turn.context(ctx), end_it).wait()?;
         self.store.release_lease(ctx, &turn.lease)?;

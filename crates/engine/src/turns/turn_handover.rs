@@ -3,9 +3,9 @@
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_store::{Context, LeaseTakeover, StoreError};
 
+use super::turn::Turn;
 use crate::engine::Engine;
 use crate::error::Result;
-use super::turn::Turn;
 
 impl Engine {
     /// Takes the lease of a session to end its open turn; `None` while another living process holds it.
@@ -45,7 +45,7 @@ impl Engine {
     ///
     /// [`StoreError::NoSession`]; [`StoreError::Invalid`] if the copy is complete.
     pub fn discard_partial_fork(&self, ctx: &Context, copy: &SessionId) -> Result<()> {
-        let found = self.store.read(ctx, |r| r.get_session(copy))?;
+        let found = self.store.read(ctx, |r| r.sessions().get(copy))?;
         if found.origin.is_some() {
             return Err(StoreError::Invalid(format!("{copy} is a complete fork")).into());
         }

@@ -52,7 +52,11 @@ fn check_evicted_turns(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     let engine = open(dir)?;
     let session: SessionId = "ses_a".parse()?;
     let (turns, expired, open) = engine.store().read(&ctx(), |r| {
-        Ok((r.turns(&session)?, r.expired_turns(&session)?, r.unfinished_expiries()?))
+        Ok((
+            r.turns().list(&session)?,
+            r.expiry().expired_turns(&session)?,
+            r.expiry().unfinished()?,
+        ))
     })?;
     assert!(open.is_empty(), "recovery finished what was cut off: {open:?}");
     for line in acknowledged.iter().filter_map(|line| line.strip_prefix("turn ")) {
@@ -107,7 +111,11 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     let engine = open(dir)?;
     let session: SessionId = "ses_a".parse()?;
     let (operations, expired, open) = engine.store().read(&ctx(), |r| {
-        Ok((r.operations(&session)?, r.expired_guards(&session)?, r.unfinished_expiries()?))
+        Ok((
+            r.operations().list(&session)?,
+            r.expiry().expired_guards(&session)?,
+            r.expiry().unfinished()?,
+        ))
     })?;
     assert!(open.is_empty(), "recovery finished what was cut off: {open:?}");
     let undone: Vec<_> = operations.iter().filter(|it| it.kind == OperationKind::Undo).collect();
@@ -198,7 +206,7 @@ fn interrupted_fork_is_removed_and_retry_succeeds() -> Fallible {
     let engine = open(data.path())?;
     let filter = SessionFilter { archived: true, ..SessionFilter::default() };
     let ids = |engine: &Engine| -> Fallible<Vec<String>> {
-        let page = engine.store().read(&ctx(), |r| r.list_sessions(&filter, None, 10))?;
+        let page = engine.store().read(&ctx(), |r| r.sessions().list(&filter, None, 10))?;
         Ok(page.items.iter().map(|row| row.session.id.to_string()).collect())
     };
     assert_eq!(ids(&engine)?, ["ses_a"], "nothing half is left");

@@ -65,7 +65,7 @@ fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
         let plan = engine.plan_forget(&ctx(), &data.join("work"), &[".env".to_owned()])?;
         assert!(plan.captured.versions.is_empty() && plan.ledger.events == 0, "{point}: {plan:?}");
         let session: SessionId = "ses_a".parse()?;
-        let turns = engine.store().read(&ctx(), |r| r.turns(&session))?;
+        let turns = engine.store().read(&ctx(), |r| r.turns().list(&session))?;
         let which = UndoTarget::Turn(turns[0].id.clone());
         let plan = engine.plan_undo(&ctx(), &session, &which, &UndoOptions::default())?;
         assert_eq!(plan.not_covered[0].2, "forgotten", "{point}");

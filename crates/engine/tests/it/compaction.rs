@@ -129,8 +129,8 @@ fn streamed_summary_is_stored_and_announced_once() {
     let text = part(&open, "s1", json!({"type": "text", "text": "", "time": {"start": 1}}));
     let id = text.id.clone();
     let put = move |tx: &turnstone_store::Tx<'_>| {
-        tx.put_message(&open)?;
-        tx.put_part(&text)
+        tx.messages().put(&open)?;
+        tx.messages().put_part(&text)
     };
     case.engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
     case.engine.append_text(&ctx(), &turn, &id, "streamed words").expect("appended");
@@ -142,7 +142,8 @@ fn streamed_summary_is_stored_and_announced_once() {
     let [one] = &summary.parts[..] else { panic!("one text: {:?}", summary.parts) };
     assert!(matches!(&one.body, PartBody::Text(text) if text.text == "streamed words"));
 
-    let page = case.engine.store().read(&ctx(), |r| r.stream_after(&session, SessionSeq(0), 1000));
+    let page =
+        case.engine.store().read(&ctx(), |r| r.log().stream_after(&session, SessionSeq(0), 1000));
     let mut told = 0;
     for event in page.expect("reads").events {
         let Some(payload) = event.payload.filter(|_| event.kind == EventKind::MessageUpdated)

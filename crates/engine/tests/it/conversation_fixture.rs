@@ -53,13 +53,13 @@ impl EngineFixture {
     /// An answer: a step that begins.
     pub(crate) fn answer(&self, turn: &Turn, name: &str, parent: &str) {
         let message = assistant(&turn.session, name, parent);
-        self.write(turn, move |tx| tx.put_message(&message).map(drop));
+        self.write(turn, move |tx| tx.messages().put(&message).map(drop));
         self.add(turn, name, &format!("{name}0"), json!({"type": "step-start"}));
     }
 
     pub(crate) fn add(&self, turn: &Turn, message: &str, id: &str, body: Value) {
         let part = part(&turn.session, message, id, body);
-        self.write(turn, move |tx| tx.put_part(&part).map(drop));
+        self.write(turn, move |tx| tx.messages().put_part(&part).map(drop));
     }
 
     /// A step that ends, with what it cost.
@@ -110,7 +110,7 @@ impl EngineFixture {
     }
 
     pub(crate) fn outline(&self, session: &SessionId) -> Vec<MessageOutlineRow> {
-        self.engine.store().read(&ctx(), |r| r.message_outline(session)).expect("reads")
+        self.engine.store().read(&ctx(), |r| r.messages().outline(session)).expect("reads")
     }
 
     /// The messages people see, without their prefix.
@@ -122,7 +122,8 @@ impl EngineFixture {
 
     /// The head: message, or message and part.
     pub(crate) fn head(&self, session: &SessionId) -> Option<(String, Option<String>)> {
-        let head = self.engine.store().read(&ctx(), |r| r.session_head(session)).expect("reads")?;
+        let head =
+            self.engine.store().read(&ctx(), |r| r.sessions().head(session)).expect("reads")?;
         let name = |text: &str| text[4..].to_owned();
         Some((name(head.message.as_str()), head.part.map(|part| name(part.as_str()))))
     }

@@ -28,7 +28,7 @@ fn diff(case: &EngineFixture, session: &SessionId, what: &DiffTarget) -> Session
 }
 
 fn turns(case: &EngineFixture, session: &SessionId) -> Vec<TurnId> {
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
     turns.into_iter().map(|turn| turn.id).collect()
 }
 
@@ -165,7 +165,7 @@ fn revert_view_matches_opencode_shape() {
 
 /// The summary of the session's row.
 fn summary(case: &EngineFixture, session: &SessionId) -> Option<(u64, u64, u64)> {
-    let row = case.engine.store().read(&ctx(), |r| r.get_session(session)).expect("reads");
+    let row = case.engine.store().read(&ctx(), |r| r.sessions().get(session)).expect("reads");
     let count = |number: serde_json::Number| number.as_u64().expect("a count");
     row.summary.map(|it| (count(it.additions), count(it.deletions), count(it.files)))
 }
@@ -194,7 +194,8 @@ fn session_summary_is_written_with_turn_end() {
 
     // Nothing is said after the turn has ended (W11); each change is one event, and so is each place
     // the session goes to.
-    let log = case.engine.store().read(&ctx(), |r| r.log_after(LogCursor(0), 1000)).expect("reads");
+    let log =
+        case.engine.store().read(&ctx(), |r| r.log().after(LogCursor(0), 1000)).expect("reads");
     let kinds: Vec<&str> = log.events.iter().map(|event| event.kind.name()).collect();
     let after: Vec<&&str> =
         kinds.iter().skip_while(|kind| **kind != "change.closed").take(9).collect();

@@ -35,7 +35,7 @@ impl EngineFixture {
         let project =
             json!({"id": "p1", "worktree": case.root(), "time": {"created": 1, "updated": 1}});
         let project = serde_json::from_value(project).expect("project");
-        let made = case.engine.store().write(&ctx(), move |tx| tx.put_project(&project)).wait();
+        let made = case.engine.store().write(&ctx(), move |tx| tx.projects().put(&project)).wait();
         made.expect("a project");
         case
     }
@@ -58,7 +58,11 @@ impl EngineFixture {
             "time": {"created": 1, "updated": 1}});
         let session: Session = serde_json::from_value(session).expect("session");
         let made = session.clone();
-        self.engine.store().write(&ctx(), move |tx| tx.create_session(&made)).wait().expect("made");
+        self.engine
+            .store()
+            .write(&ctx(), move |tx| tx.sessions().create(&made))
+            .wait()
+            .expect("made");
         session.id
     }
 
@@ -175,6 +179,6 @@ pub(crate) fn prompt(session: &SessionId, id: &str) -> Prompt {
 
 /// Every message of a session with its parts.
 pub(crate) fn messages(case: &EngineFixture, session: &SessionId) -> Vec<MessageWithParts> {
-    let read = case.engine.store().read(&ctx(), |r| r.list_messages(session, None, 1000));
+    let read = case.engine.store().read(&ctx(), |r| r.messages().list(session, None, 1000));
     read.expect("reads").items
 }

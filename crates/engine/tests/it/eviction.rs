@@ -47,7 +47,8 @@ pub(crate) fn fixture_with_budget(store: usize) -> EngineFixture {
 }
 
 fn expired(case: &EngineFixture, session: &SessionId) -> BTreeSet<TurnId> {
-    let read = case.engine.store().read(&ctx(), |r| r.expired_turns(session)).expect("reads");
+    let read =
+        case.engine.store().read(&ctx(), |r| r.expiry().expired_turns(session)).expect("reads");
     read.into_keys().collect()
 }
 
@@ -66,7 +67,7 @@ fn used(case: &EngineFixture) -> u64 {
 fn archive(case: &EngineFixture, session: &SessionId) {
     let id = session.clone();
     let put = move |tx: &turnstone_store::Tx<'_>| {
-        tx.update_session(&id, |session| {
+        tx.sessions().update(&id, |session| {
             session.time.archived = Some(1.into());
             Ok(())
         })
@@ -107,7 +108,8 @@ fn eviction_order_is_archived_then_idle_oldest_turn_first() {
         );
     }
     assert!(case.undo(&busy, &UndoTarget::Last).is_complete());
-    let operations = case.engine.store().read(&ctx(), |r| r.operations(&idle)).expect("reads");
+    let operations =
+        case.engine.store().read(&ctx(), |r| r.operations().list(&idle)).expect("reads");
     assert!(!operations.is_empty());
     for operation in operations {
         assert_eq!(operation.kind, OperationKind::Expire);
@@ -161,7 +163,11 @@ fn plan_with_turn_expired_before_apply_is_rejected() {
 
     assert!(matches!(refused, Err(EngineError::UndoExpired { .. })), "{refused:?}");
     assert!(case.read("f").is_some());
-    let open = case.engine.store().read(&ctx(), |r| r.sessions_in_operation()).expect("reads");
+    let open = case
+        .engine
+        .store()
+        .read(&ctx(), |r| r.operations().sessions_in_operation())
+        .expect("reads");
     assert!(open.is_empty(), "and nothing is stuck");
 }
 
@@ -233,10 +239,10 @@ fn fork_keeps_undo_available_at_fork_time() {
     let late = case.engine.fork_session(&ctx(), &session, None).expect("forks");
 
     assert_eq!(expired(&case, &late.id).len(), turns.len(), "the copy says so too");
-    let copied = case.engine.store().read(&ctx(), |r| r.turns(&late.id)).expect("reads");
+    let copied = case.engine.store().read(&ctx(), |r| r.turns().list(&late.id)).expect("reads");
     let refused = plan(&case, &late.id, &UndoTarget::Turn(copied[0].id.clone()));
     assert!(matches!(refused, Err(EngineError::UndoExpired { .. })), "{refused:?}");
-    let copied = case.engine.store().read(&ctx(), |r| r.turns(&early.id)).expect("reads");
+    let copied = case.engine.store().read(&ctx(), |r| r.turns().list(&early.id)).expect("reads");
     if expired(&case, &early.id).is_empty() {
         assert!(case.undo(&early.id, &UndoTarget::From(copied[0].id.clone())).is_complete());
         assert_eq!(case.read("f"), None);
@@ -282,7 +288,7 @@ fn session_in(engine: &Engine, dir: &Path, id: &str) -> SessionId {
         "directory": dir, "title": "T", "version": "1", "time": {"created": 1, "updated": 1}});
     let session: turnstone_core::model::Session = serde_json::from_value(session).expect("session");
     let made = session.clone();
-    engine.store().write(&ctx(), move |tx| tx.create_session(&made)).wait().expect("made");
+    engine.store().write(&ctx(), move |tx| tx.sessions().create(&made)).wait().expect("made");
     session.id
 }
 
@@ -309,7 +315,9 @@ fn total_budget_evicts_longest_idle_in_any_store() {
             turn_in(&second, &dirs[1], &two, nth, &noise.text(SIZE));
         }
 
-        let gone = |id| second.store().read(&ctx(), |r| r.expired_turns(id)).expect("reads").len();
+        let gone = |id| {
+            second.store().read(&ctx(), |r| r.expiry().expired_turns(id)).expect("reads").len()
+        };
         assert!((1..5).contains(&gone(&one)), "{} of the idle one, not its newest", gone(&one));
         let used = |dir| {
             let vault = second.open_snapshot_handle(dir, NOW).expect("opens");
@@ -350,7 +358,8 @@ fn unreachable_store_is_skipped_by_eviction() {
         turn_in(&engine, &dirs[1], &two, nth, &noise.text(SIZE));
     }
 
-    let gone = |id| engine.store().read(&ctx(), |r| r.expired_turns(id)).expect("reads").len();
+    let gone =
+        |id| engine.store().read(&ctx(), |r| r.expiry().expired_turns(id)).expect("reads").len();
     assert_eq!(gone(&one), 0);
     assert!(gone(&two) > 0, "its own turns gave way");
 }

@@ -42,7 +42,11 @@ fn dead_group() -> ProcessGroupId {
 
 fn call(case: &EngineFixture, execution: &CommandExecution) -> ToolState {
     let (session, name) = (&execution.turn.session, execution.call_id().parse().expect("an id"));
-    let part = case.engine.store().read(&ctx(), |r| r.get_part(session, &name)).expect("a part");
+    let part = case
+        .engine
+        .store()
+        .read(&ctx(), |r| r.messages().get_part(session, &name))
+        .expect("a part");
     let PartBody::Tool(tool) = part.body else { panic!("a tool") };
     tool.state
 }
@@ -69,7 +73,7 @@ fn command_runs_as_turn_with_call_and_window() {
     assert_eq!(closed.changes.len(), 1);
     let store = case.engine.store();
     let (turns, part) = store
-        .read(&ctx(), |r| Ok((r.turns(&session)?, r.get_part(&session, &id)?)))
+        .read(&ctx(), |r| Ok((r.turns().list(&session)?, r.messages().get_part(&session, &id)?)))
         .expect("reads");
     assert_eq!((turns[0].id.clone(), turns[0].state), (turn, TurnState::Completed));
     let PartBody::Tool(tool) = part.body else { panic!("a tool") };
@@ -94,7 +98,7 @@ fn recovery_closes_command_with_unseen_end() {
     let done = case.engine.recover_all(&ctx()).expect("recovers");
 
     assert_eq!(done.closed.len(), 1);
-    let rows = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
+    let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     assert_eq!(rows[0].set.evidence, Evidence::Recovered);
     assert_eq!(rows[0].set.changes.len(), 1);
 }
@@ -166,13 +170,13 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
         }
         assert!(heard.join().expect("ends").expect("reads"));
     });
-    let log = other.store().read(&ctx(), |r| r.log_after(LogCursor(0), 1000)).expect("reads");
+    let log = other.store().read(&ctx(), |r| r.log().after(LogCursor(0), 1000)).expect("reads");
     let asked = log.events.iter().filter(|event| event.kind.name() == "turn.abort_asked");
     assert_eq!(asked.count(), 1, "asking again changes nothing");
     let CommandEnd::Exited { exit, kept, .. } = exited("") else { panic!("exited") };
     let end = CommandEnd::Exited { exit, kept, aborted: true };
     case.engine.end_exec(&ctx(), running, &end).expect("ends");
-    let turns = other.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let turns = other.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Aborted);
     assert_eq!(other.request_abort(&ctx(), &session).expect("asked"), AbortOutcome::NoOpenTurn);
 
@@ -188,13 +192,13 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
     let (turn, session) = (running.turn.clone(), running.turn.session.clone());
     let (name, id) = (session.clone(), turn.id.clone());
     let asks =
-        move |tx: &turnstone_store::Tx<'_>| tx.transition_turn(&name, &id, &TurnEvent::Asked);
+        move |tx: &turnstone_store::Tx<'_>| tx.turns().transition(&name, &id, &TurnEvent::Asked);
     case.engine.store().write(&turn.context(&ctx()), asks).wait().expect("waits");
     drop(running);
     let case = case.reopen();
     let asked = case.engine.request_abort(&ctx(), &session).expect("asked");
     assert_eq!(asked, AbortOutcome::Ended(turn.id));
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Aborted);
 }
 

@@ -249,7 +249,7 @@ fn multi_file_write_is_one_call_and_checks_all_first() {
     assert_eq!(done.closed.changes.len(), 2);
     assert_eq!((case.read("a").as_deref(), case.read("b")), (Some("A"), None));
     case.end(&turn);
-    let rows = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
+    let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     assert!(rows.iter().all(|row| row.set.evidence == Evidence::Named));
 }
 

@@ -66,11 +66,11 @@ fn spread_secret(case: &EngineFixture) -> turnstone_core::id::SessionId {
     let id = streamed.clone();
     let name = session.clone();
     let write = move |tx: &turnstone_store::Tx<'_>| {
-        tx.put_message(&message)?;
-        parts.iter().try_for_each(|part| tx.put_part(part).map(drop))?;
+        tx.messages().put(&message)?;
+        parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))?;
         let (head, tail) = SECRET.split_at(9);
-        tx.append_text(&name, &id, &format!("I read {head}"))?;
-        tx.append_text(&name, &id, &format!("{tail} in it")).map(drop)
+        tx.messages().append_text(&name, &id, &format!("I read {head}"))?;
+        tx.messages().append_text(&name, &id, &format!("{tail} in it")).map(drop)
     };
     case.engine.store().write(&turn.context(&ctx()), write).wait().expect("written");
     case.edit(&turn, "conf/.env", Some(&format!("{SECRET}\nshort\n")));
@@ -114,7 +114,8 @@ fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
     assert!(why.iter().all(|it| *it == ("conf/.env".to_owned(), "forgotten")), "{why:?}");
     assert!(!why.is_empty() && case.read("conf/.env") == Some(kept), "never an empty file");
     assert_eq!(case.read("kept.txt").as_deref(), Some("kept one\n"), "the others are undone");
-    let operations = case.engine.store().read(&ctx(), |r| r.operations(&session)).expect("reads");
+    let operations =
+        case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
     assert!(operations.iter().any(|it| it.kind.as_str() == "forget" && it.done.is_some()));
     let verified = case
         .engine

@@ -36,7 +36,7 @@ fn fork_copies_messages_before_point_with_new_ids() {
     let kinds = |nth: usize| new[nth].parts.iter().map(|it| it.1.clone()).collect::<Vec<_>>();
     assert_eq!(kinds(1), ["step-start", "tool", "text", "step-finish"]);
     assert!(new.iter().zip(&old).all(|(new, old)| new.message != old.message));
-    let answer = case.engine.store().read(&ctx(), |r| r.get_message(&fork.id, &new[1].message));
+    let answer = case.engine.store().read(&ctx(), |r| r.messages().get(&fork.id, &new[1].message));
     let turnstone_core::model::MessageBody::Assistant(said) = answer.expect("reads").message.body
     else {
         panic!("an answer")
@@ -54,8 +54,10 @@ fn fork_does_not_count_usage_twice() {
     let (case, session) = two();
     let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     let shown = |id: &SessionId| {
-        let read =
-            case.engine.store().read(&ctx(), |r| Ok((r.get_session(id)?, r.session_usage(id)?)));
+        let read = case
+            .engine
+            .store()
+            .read(&ctx(), |r| Ok((r.sessions().get(id)?, r.sessions().usage(id)?)));
         let (session, usage) = read.expect("reads");
         cost_and_tokens(&session, usage).0.as_f64()
     };
@@ -70,7 +72,7 @@ fn undo_of_copied_turn_applies_to_both_sessions() {
     let (case, session) = two();
     let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     let ids = |id: &SessionId| {
-        let rows = case.engine.store().read(&ctx(), |r| r.change_sets(id)).expect("reads");
+        let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(id)).expect("reads");
         rows.into_iter().map(|row| row.set.id).collect::<Vec<_>>()
     };
     assert_eq!(ids(&session), ids(&fork.id));
@@ -143,7 +145,8 @@ fn fork_during_turn_ends_copied_turn() {
     let turn = case.begin_prompted_turn(&session, "c");
     case.answer(&turn, "ca", "c");
     let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
-    let status = case.engine.store().read(&ctx(), |r| r.session_status(&fork.id)).expect("reads");
+    let status =
+        case.engine.store().read(&ctx(), |r| r.sessions().status(&fork.id)).expect("reads");
     assert_eq!(status, turnstone_core::model::SessionStatus::Idle);
     assert_eq!(case.outline(&fork.id).len(), 6);
     case.end(&turn);
@@ -165,14 +168,18 @@ fn unknown_fork_point_is_rejected_interrupted_fork_is_hidden() {
     case.engine.recover_all(&ctx()).expect("recovers");
 
     let filter = SessionFilter::default();
-    let shown = case.engine.store().read(&ctx(), |r| r.list_sessions(&filter, None, 10));
+    let shown = case.engine.store().read(&ctx(), |r| r.sessions().list(&filter, None, 10));
     let shown: Vec<String> =
         shown.expect("reads").items.iter().map(|it| it.session.id.to_string()).collect();
     assert_eq!(shown, ["ses_a"], "half a copy is archived");
     let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
     assert_eq!(case.outline(&fork.id).len(), 4);
     let text = case.outline(&fork.id)[1].parts[2].0.clone();
-    let part = case.engine.store().read(&ctx(), |r| r.get_part(&fork.id, &text)).expect("reads");
+    let part = case
+        .engine
+        .store()
+        .read(&ctx(), |r| r.messages().get_part(&fork.id, &text))
+        .expect("reads");
     assert!(matches!(part.body, PartBody::Text(_)));
     case.assert_consistent();
 }
@@ -182,7 +189,7 @@ fn unknown_fork_point_is_rejected_interrupted_fork_is_hidden() {
 fn invalid_capture_id_fails_the_fork() {
     let (case, session) = two();
     let turn = case.begin(&session);
-    let root = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
+    let root = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     let root = root[0].set.root.clone();
     let id: ChangeId = "chg_strange".parse().expect("an id");
     let open = NewChangeSet {
@@ -206,8 +213,8 @@ fn invalid_capture_id_fails_the_fork() {
     };
     let name = session.clone();
     case.write(&turn, move |tx| {
-        tx.open_change_set(&name, &open)?;
-        tx.close_change_set(&name, &close).map(drop)
+        tx.change_sets().open(&name, &open)?;
+        tx.change_sets().close(&name, &close).map(drop)
     });
     case.end(&turn);
 
@@ -237,7 +244,7 @@ fn fork_marks_turns_with_missing_captures_expired() {
     let fork =
         case.engine.fork_session(&ctx(), &session, None).expect("the conversation is copied");
 
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(&fork.id)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&fork.id)).expect("reads");
     let which = UndoTarget::Turn(turns[0].id.clone());
     let refused = case.engine.plan_undo(&ctx(), &fork.id, &which, &UndoOptions::default());
     assert!(matches!(refused, Err(EngineError::UndoExpired { .. })), "{refused:?}");

@@ -43,7 +43,8 @@ impl ForkFixture {
         let turn = execution.turn.id.clone();
         let end = CommandEnd::Exited { exit: CommandExit::Code(0), kept, aborted: false };
         self.engine().end_exec(&ctx(), execution, &end).expect("ends");
-        let turns = self.engine().store().read(&ctx(), |r| r.turns(&session.id)).expect("reads");
+        let turns =
+            self.engine().store().read(&ctx(), |r| r.turns().list(&session.id)).expect("reads");
         turns.into_iter().find(|row| row.id == turn).expect("the turn").message
     }
 
@@ -169,7 +170,7 @@ fn failed_worktree_fork_leaves_nothing() {
         fail::remove(point);
         assert!(failed.is_err(), "{point}");
         let filter = SessionFilter::default();
-        let listed = home.engine().store().read(&ctx(), |r| r.list_sessions(&filter, None, 9));
+        let listed = home.engine().store().read(&ctx(), |r| r.sessions().list(&filter, None, 9));
         assert_eq!(listed.expect("reads").items.len(), 1, "{point}: the original alone");
         let engine = home.engine();
         for listed in engine.list_worktrees(&ctx(), &home.session.project).expect("lists") {
@@ -185,7 +186,7 @@ fn failed_worktree_fork_leaves_nothing() {
         assert_eq!(forked.expect("forks").worktree.name, "apart", "{point}");
         engine.fork_session(&later, &home.session.id, None).expect("forks");
         let all = SessionFilter { archived: true, ..SessionFilter::default() };
-        let listed = engine.store().read(&ctx(), |r| r.list_sessions(&all, None, 9));
+        let listed = engine.store().read(&ctx(), |r| r.sessions().list(&all, None, 9));
         assert_eq!(listed.expect("reads").items.len(), 3, "{point}: what was half is gone");
     }
     scenario.teardown();

@@ -50,7 +50,7 @@ fn session_of(case: &EngineFixture, actor: &Context, id: &str) -> SessionId {
         "directory": case.root(), "title": "t", "version": "1",
         "time": { "created": 1, "updated": NOW.0 + 5 } }))
     .expect("a session");
-    let write = move |tx: &Tx<'_>| tx.create_session(&own);
+    let write = move |tx: &Tx<'_>| tx.sessions().create(&own);
     case.engine.store().write(actor, write).wait().expect("written");
     id.parse().expect("an id")
 }
@@ -107,7 +107,7 @@ fn used_answer_keeps_what_the_caller_expects_of_the_session() {
     let session = case.session("ses_a", None);
     let bob = named("bob", "r1").with_idempotency_key("k");
     grant(&case.engine, &pending(require(&case.engine, &bob, &session)));
-    let seq = || case.engine.store().read(&ctx(), |r| r.session_seq(&session)).expect("reads");
+    let seq = || case.engine.store().read(&ctx(), |r| r.sessions().seq(&session)).expect("reads");
     let stale = bob.clone().with_expected_seq(turnstone_core::time::SessionSeq(seq().0 - 1));
     let refused = require(&case.engine, &stale, &session);
     assert!(matches!(refused, Err(EngineError::Store(_))), "{refused:?}");
@@ -118,7 +118,7 @@ fn used_answer_keeps_what_the_caller_expects_of_the_session() {
             assert_eq!(ctx.idempotency_key.as_deref(), Some("k"));
             let id = session.clone();
             let rename = move |tx: &Tx<'_>| {
-                tx.update_session(&id, |session: &mut Session| {
+                tx.sessions().update(&id, |session: &mut Session| {
                     session.title = "new".to_owned();
                     Ok(())
                 })
@@ -166,7 +166,7 @@ fn session_that_denies_its_deletion_is_not_deleted_with_its_parent() {
     let (session, child) = (case.session("ses_a", None), case.session("ses_b", Some("ses_a")));
     let id = child.clone();
     let protect = move |tx: &Tx<'_>| {
-        tx.update_session(&id, |session: &mut Session| {
+        tx.sessions().update(&id, |session: &mut Session| {
             session.permission = Some(vec![PermissionRule::new("delete", "*", RuleAction::Deny)]);
             Ok(())
         })
@@ -178,6 +178,6 @@ fn session_that_denies_its_deletion_is_not_deleted_with_its_parent() {
         panic!("{refused:?}")
     };
     assert_eq!((pattern.as_str(), why), ("ses_b", GateRefusal::Rule(RuleSource::Session)));
-    let found = case.engine.store().read(&ctx(), |r| r.find_session(&child)).expect("reads");
+    let found = case.engine.store().read(&ctx(), |r| r.sessions().find(&child)).expect("reads");
     assert!(found.is_some());
 }

@@ -22,7 +22,8 @@ fn later(hours: i64) -> Context {
 }
 
 fn expired(case: &EngineFixture, session: &SessionId) -> Vec<OperationId> {
-    let read = case.engine.store().read(&ctx(), |r| r.expired_guards(session)).expect("reads");
+    let read =
+        case.engine.store().read(&ctx(), |r| r.expiry().expired_guards(session)).expect("reads");
     read.into_keys().collect()
 }
 
@@ -121,14 +122,17 @@ fn guards_are_evicted_last_and_never_the_newest() {
     assert!(done.starts_with(&gone) && gone.len() < done.len(), "oldest first: {gone:?}");
     // Whatever could expire of turns had done so before: all but the newest of each session.
     for id in [&session, &other] {
-        let read = case.engine.store().read(&ctx(), |r| Ok((r.turns(id)?, r.expired_turns(id)?)));
+        let read = case
+            .engine
+            .store()
+            .read(&ctx(), |r| Ok((r.turns().list(id)?, r.expiry().expired_turns(id)?)));
         let (turns, expired) = read.expect("reads");
         let standing = turns.iter().filter(|turn| !expired.contains_key(&turn.id)).count();
         assert!(standing <= 2, "{id}: {standing} of {}", turns.len());
     }
     let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
     assert!(vault.verify_objects().expect("reads").damaged.is_empty());
-    let all = case.engine.store().read(&ctx(), |r| r.operations(&session)).expect("reads");
+    let all = case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
     let told: BTreeSet<OperationId> =
         all.iter().flat_map(|it| decode_expired_guards(it).expect("readable")).collect();
     assert_eq!(told, gone.into_iter().collect(), "each is written down");
@@ -143,7 +147,7 @@ fn expired_guard_rejects_redo() {
     let older = case.turn(&session, "h", Some("small"));
     let first = merged_undo(&case, &session, &mut noise);
     let options = UndoOptions::default();
-    let newest = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let newest = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     let which = UndoTarget::Turn(newest.last().expect("two").id.clone());
     // The turn it took back is the newest and never expires; the operation is not.
     case.undo(&session, &UndoTarget::Turn(older));
@@ -164,6 +168,10 @@ fn expired_guard_rejects_redo() {
         }
     }
     assert_eq!((case.read("f"), case.read("h")), before);
-    let open = case.engine.store().read(&ctx(), |r| r.sessions_in_operation()).expect("reads");
+    let open = case
+        .engine
+        .store()
+        .read(&ctx(), |r| r.operations().sessions_in_operation())
+        .expect("reads");
     assert!(open.is_empty(), "nothing is stuck");
 }

@@ -12,7 +12,7 @@ fn ids(found: &[MessageId]) -> Vec<&str> {
 }
 
 fn waiting(case: &EngineFixture, session: &SessionId) -> Vec<String> {
-    let inbox = case.engine.store().read(&ctx(), |r| r.waiting_prompts(session)).expect("reads");
+    let inbox = case.engine.store().read(&ctx(), |r| r.prompts().waiting(session)).expect("reads");
     inbox.iter().map(|one| one.message.as_str()[4..].to_owned()).collect()
 }
 
@@ -48,7 +48,7 @@ fn prompt_during_turn_steers_or_queues() {
 
     for id in ["q1", "q2"] {
         let turn = case.engine.begin_next_turn(&ctx(), &session).expect("reads").expect("a turn");
-        let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+        let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
         assert_eq!(&turns.last().expect("one").message.as_str()[4..], id);
         case.end(&turn);
     }
@@ -142,7 +142,7 @@ proptest! {
                 InboxAction::Next => if turn.is_none() {
                     turn = case.engine.begin_next_turn(&ctx(), &session).expect("reads");
                     if turn.is_some() {
-                        let turns = case.engine.store().read(&ctx(), |r| r.turns(&session));
+                        let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session));
                         let message = turns.expect("reads").pop().expect("one").message;
                         taken.push(message.as_str()[4..].to_owned());
                     }
@@ -155,7 +155,7 @@ proptest! {
             }
         }
         while let Some(turn) = case.engine.begin_next_turn(&ctx(), &session).expect("reads") {
-            let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+            let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
             taken.push(turns.last().expect("one").message.as_str()[4..].to_owned());
             case.end(&turn);
         }

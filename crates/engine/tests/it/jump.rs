@@ -20,7 +20,7 @@ fn jump(case: &EngineFixture, session: &SessionId, point: &SessionPoint) -> Oper
 }
 
 fn turns(case: &EngineFixture, session: &SessionId) -> Vec<TurnId> {
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
     turns.into_iter().map(|turn| turn.id).collect()
 }
 
@@ -72,7 +72,8 @@ fn jump_reaches_hidden_branch_and_back() {
     let (case, session) = branched();
     assert_eq!(case.messages(&session), ["a", "aa", "c", "ca"]);
     let turns = turns(&case, &session);
-    let usage = || case.engine.store().read(&ctx(), |r| r.session_usage(&session)).expect("reads");
+    let usage =
+        || case.engine.store().read(&ctx(), |r| r.sessions().usage(&session)).expect("reads");
     let before = usage();
 
     let there = SessionPoint::After(turns[1].clone());
@@ -126,10 +127,12 @@ fn every_boundary_is_a_jump_target() {
     let session = case.session("ses_a", None);
     case.run_turn(&session, "a", ("f", Some("one")));
     case.run_turn(&session, "b", ("g", Some("two")));
-    let all = case.engine.store().read(&ctx(), |r| r.boundaries(&session, SessionSeq(0), 100));
+    let all =
+        case.engine.store().read(&ctx(), |r| r.history().boundaries(&session, SessionSeq(0), 100));
     let all = all.expect("reads");
     assert!(all.len() >= 10, "turns begin, start and end, steps too: {}", all.len());
-    let changes = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
+    let changes =
+        case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     for boundary in all.iter().chain(all.iter().rev()) {
         let report = jump(&case, &session, &SessionPoint::Seq(boundary.seq));
         assert!(report.is_complete(), "{report:?}");
@@ -161,7 +164,8 @@ fn checkpoint_name_resolves_to_newest() {
     assert_eq!(case.read("f").as_deref(), Some("two"));
     // Operations are points as well, and the log has all of them.
     jump(&case, &session, &SessionPoint::Operation(report.operation));
-    let operations = case.engine.store().read(&ctx(), |r| r.operations(&session)).expect("reads");
+    let operations =
+        case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
     let jumps = operations.iter().filter(|it| it.kind == OperationKind::Jump).count();
     assert_eq!((jumps, operations.len()), (4, 7));
 }

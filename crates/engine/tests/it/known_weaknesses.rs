@@ -21,7 +21,8 @@ fn open_second_engine(case: &EngineFixture) -> Engine {
 }
 
 fn stream(case: &EngineFixture, session: &SessionId) -> Vec<LogEvent> {
-    let page = case.engine.store().read(&ctx(), |r| r.stream_after(session, SessionSeq(0), 1000));
+    let page =
+        case.engine.store().read(&ctx(), |r| r.log().stream_after(session, SessionSeq(0), 1000));
     page.expect("reads").events
 }
 
@@ -98,8 +99,10 @@ fn forks_count_every_step_once() {
     let two = case.engine.fork_session(&ctx(), &one, None).expect("forks").id;
     case.run_turn(&two, "c", ("f", Some("three")));
     let figures = [&session, &one, &two].map(|id| {
-        let read =
-            case.engine.store().read(&ctx(), |r| Ok((r.get_session(id)?, r.session_usage(id)?)));
+        let read = case
+            .engine
+            .store()
+            .read(&ctx(), |r| Ok((r.sessions().get(id)?, r.sessions().usage(id)?)));
         let (session, usage) = read.expect("reads");
         let (cost, tokens) = cost_and_tokens(&session, usage);
         (cost.as_f64(), tokens["input"].as_i64())
@@ -116,12 +119,12 @@ fn late_reader_learns_of_deleted_sessions() {
     let session = case.session("ses_a", None);
     case.session("ses_b", Some("ses_a"));
     case.run_turn(&session, "a", ("f", Some("one")));
-    let away = case.engine.store().read(&ctx(), |r| r.last_cursor()).expect("reads");
+    let away = case.engine.store().read(&ctx(), |r| r.log().last_cursor()).expect("reads");
     case.engine.store().delete_session(&ctx(), &session).expect("deleted");
     while !case.engine.store().purge_deleted(&ctx(), 1).expect("purged") {}
     let case = case.reopen();
     for from in [away, LogCursor(0)] {
-        let page = case.engine.store().read(&ctx(), |r| r.log_after(from, 1000)).expect("reads");
+        let page = case.engine.store().read(&ctx(), |r| r.log().after(from, 1000)).expect("reads");
         let mut gone: Vec<String> = page
             .events
             .iter()
@@ -145,7 +148,8 @@ fn nothing_is_written_after_turn_end() {
         let last = stream(&case, &session).pop().expect("an event");
         assert_eq!(last.kind, EventKind::TurnEnded, "{name}");
     }
-    let seq = |case: &EngineFixture| case.engine.store().read(&ctx(), |r| r.session_seq(&session));
+    let seq =
+        |case: &EngineFixture| case.engine.store().read(&ctx(), |r| r.sessions().seq(&session));
     let before = seq(&case).expect("reads");
     // Whatever might still run in the background has a reason to run now.
     case.engine.recover_all(&ctx()).expect("recovers");
@@ -165,7 +169,7 @@ fn concurrent_session_updates_keep_each_field() {
         for n in 0..20 {
             let id = session.clone();
             let write = move |tx: &Tx<'_>| {
-                tx.update_session(&id, |it| {
+                tx.sessions().update(&id, |it| {
                     set(it, n);
                     Ok(())
                 })
@@ -185,7 +189,11 @@ fn concurrent_session_updates_keep_each_field() {
         case.undo(&session, &UndoTarget::Last);
     });
     let read = case.engine.store().read(&ctx(), |r| {
-        Ok((r.get_session(&session)?, r.session_usage(&session)?, r.session_head(&session)?))
+        Ok((
+            r.sessions().get(&session)?,
+            r.sessions().usage(&session)?,
+            r.sessions().head(&session)?,
+        ))
     });
     let (found, usage, head) = read.expect("reads");
     assert_eq!(found.title, "title 19");
@@ -229,7 +237,7 @@ fn failed_attempt_leaves_only_executed_calls() {
     let gone =
         case.engine.clear_failed_attempt(&ctx(), &turn, &mid("a"), &status).expect("cleared");
     assert_eq!(gone, [pid("think"), pid("text"), pid("never"), pid("again")]);
-    let shown = case.engine.store().read(&ctx(), |r| r.session_status(&session)).expect("reads");
+    let shown = case.engine.store().read(&ctx(), |r| r.sessions().status(&session)).expect("reads");
     assert_eq!(shown, status);
     let left = messages(&case, &session).remove(1).parts;
     assert!(matches!(left[0].body, PartBody::StepStart(_)), "{left:?}");
@@ -241,7 +249,7 @@ fn failed_attempt_leaves_only_executed_calls() {
     drop((turn, step));
     let case = case.reopen();
     case.engine.recover_all(&ctx()).expect("recovers");
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Interrupted);
     assert!(case.undo(&session, &UndoTarget::Last).is_complete());
     assert_eq!(case.read("f"), None);
@@ -265,7 +273,7 @@ fn abort_between_attempts_marks_the_answer() {
     };
     assert_eq!(said.error.map(|error| error.name), Some(MessageFailureKind::MessageAbortedError));
     assert!(said.time.completed.is_some());
-    let shown = case.engine.store().read(&ctx(), |r| r.session_status(&session)).expect("reads");
+    let shown = case.engine.store().read(&ctx(), |r| r.sessions().status(&session)).expect("reads");
     assert_eq!(shown, SessionStatus::Idle);
 }
 
@@ -282,7 +290,7 @@ fn prompt_of_second_process_at_revert_only_hides() {
     let turn = beside.begin_turn(&ctx(), prompt(&session, "c")).expect("begins");
     beside.abort_turn(&ctx(), &turn).expect("aborted");
     assert_eq!(case.messages(&session), ["a", "aa", "c"]);
-    let hidden = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let hidden = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(hidden.len(), 3, "the turn that was taken back is in the ledger");
     let told = stream(&case, &session);
     let parts = told.iter().filter(|it| it.kind == EventKind::PartUpdated && !it.is_stub());

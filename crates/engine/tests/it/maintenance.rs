@@ -84,8 +84,8 @@ fn output_file_is_kept_while_referenced() {
         crate::engine_fixture::part(&message, "copy", spoken),
     ];
     let write = move |tx: &turnstone_store::Tx<'_>| {
-        tx.put_message(&message)?;
-        parts.iter().try_for_each(|part| tx.put_part(part).map(drop))
+        tx.messages().put(&message)?;
+        parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
     };
     case.engine.store().write(&turn.context(&ctx()), write).wait().expect("written");
     case.edit(&turn, "f", Some("one"));

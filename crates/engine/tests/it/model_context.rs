@@ -35,8 +35,8 @@ pub(crate) fn reply(case: &EngineFixture, turn: &Turn, id: &str, parent: &str, t
     finish(&mut message);
     let text = part(&message, id, json!({"type": "text", "text": text}));
     let put = move |tx: &turnstone_store::Tx<'_>| {
-        tx.put_message(&message)?;
-        tx.put_part(&text)
+        tx.messages().put(&message)?;
+        tx.messages().put_part(&text)
     };
     case.engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
 }
@@ -242,8 +242,8 @@ fn tools(case: &EngineFixture, session: &SessionId, count: usize, size: usize) {
         let call = json!({"type": "tool", "callID": "c", "tool": "bash", "state": state});
         let call = part(&message, &format!("t{n}"), call);
         let put = move |tx: &turnstone_store::Tx<'_>| {
-            tx.put_message(&message)?;
-            tx.put_part(&call)
+            tx.messages().put(&message)?;
+            tx.messages().put_part(&call)
         };
         case.engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
         case.end(&turn);

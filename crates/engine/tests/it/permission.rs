@@ -58,7 +58,7 @@ fn pending(case: &EngineFixture, turn: &Turn, pattern: &str) -> PermissionId {
 }
 
 fn state(case: &EngineFixture, id: &PermissionId) -> RequestState {
-    case.engine.store().read(&ctx(), |r| r.request_state(id.as_str())).expect("reads")
+    case.engine.store().read(&ctx(), |r| r.requests().state(id.as_str())).expect("reads")
 }
 
 fn is_replied(case: &EngineFixture, id: &PermissionId, wanted: PermissionReply) -> bool {
@@ -66,7 +66,7 @@ fn is_replied(case: &EngineFixture, id: &PermissionId, wanted: PermissionReply) 
 }
 
 fn turn_state(case: &EngineFixture, session: &SessionId) -> TurnState {
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
     turns.last().expect("a turn").state
 }
 
@@ -78,7 +78,7 @@ fn set_rules(case: &EngineFixture, session: &SessionId, rules: Vec<PermissionRul
     let id = session.clone();
     let set = move |tx: &turnstone_store::Tx<'_>| {
         let rules = rules.clone();
-        tx.update_session(&id, |session: &mut Session| {
+        tx.sessions().update(&id, |session: &mut Session| {
             session.permission = Some(rules);
             Ok(())
         })
@@ -290,7 +290,7 @@ fn somebody_else() -> Context {
 }
 
 fn seq(case: &EngineFixture, session: &SessionId) -> SessionSeq {
-    case.engine.store().read(&ctx(), |r| r.session_seq(session)).expect("reads")
+    case.engine.store().read(&ctx(), |r| r.sessions().seq(session)).expect("reads")
 }
 
 /// Proves R37.
@@ -399,7 +399,7 @@ fn refused_gate_blocks_undo_redo_revert_and_jump() {
         case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
     let jump = case.engine.plan_jump(&ctx(), &session, &SessionPoint::After(turn), &options);
     let head = case.engine.plan_head_move(&ctx(), &session, None).expect("a plan");
-    let operations = || case.engine.store().read(&ctx(), |r| r.operations(&session));
+    let operations = || case.engine.store().read(&ctx(), |r| r.operations().list(&session));
     let before = operations().expect("reads").len();
     for refused in [
         case.engine.apply_plan(&ctx(), &redo).map(drop),
@@ -461,7 +461,7 @@ fn last_rule_source_decides() {
     set_rules(&case, &session, vec![rule("bash", "ls*", RuleAction::Ask)]);
     assert_eq!(told().last(), Some(&(RuleSource::Session, RuleAction::Ask)));
     let granted = rule("bash", "ls *", RuleAction::Allow);
-    let approve = move |tx: &Tx<'_>| tx.approve_rule(&project(), &granted);
+    let approve = move |tx: &Tx<'_>| tx.projects().approve_rule(&project(), &granted);
     case.engine.store().write(&ctx(), approve).wait().expect("approved");
     assert_eq!(
         told(),

@@ -44,8 +44,8 @@ fn loosen_every_rule(case: &EngineFixture, session: &SessionId) {
     }
     let (id, rules) = (session.clone(), allow.to_vec());
     let write = move |tx: &Tx<'_>| {
-        rules.iter().try_for_each(|rule| tx.approve_rule(&project(), rule).map(drop))?;
-        tx.update_session(&id, |session: &mut Session| {
+        rules.iter().try_for_each(|rule| tx.projects().approve_rule(&project(), rule).map(drop))?;
+        tx.sessions().update(&id, |session: &mut Session| {
             session.permission = Some(rules.clone());
             Ok(())
         })
@@ -198,14 +198,14 @@ fn delete_gate_asks_tools_and_obeys_denials() {
         panic!("{asked:?}")
     };
     let is_there = |id: &SessionId| {
-        case.engine.store().read(&ctx(), |r| r.find_session(id)).expect("reads").is_some()
+        case.engine.store().read(&ctx(), |r| r.sessions().find(id)).expect("reads").is_some()
     };
     assert!(is_there(&session) && is_there(&child));
 
     // A rule about the child protects it from the deletion of its parent, and that is in the log.
     let rule = PermissionRule::new("delete", "ses_b", RuleAction::Deny);
     case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
-    let seq = || case.engine.store().read(&ctx(), |r| r.session_seq(&session)).expect("reads");
+    let seq = || case.engine.store().read(&ctx(), |r| r.sessions().seq(&session)).expect("reads");
     let before = seq();
     let refused = case.engine.delete_session(&ctx(), &session);
     assert!(
@@ -233,7 +233,7 @@ fn project_removal_passes_delete_gate() {
     case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
     let refused = case.engine.remove_project(&ctx(), &project(), true);
     assert!(refused.is_err(), "{refused:?}");
-    let found = case.engine.store().read(&ctx(), |r| r.find_session(&session)).expect("reads");
+    let found = case.engine.store().read(&ctx(), |r| r.sessions().find(&session)).expect("reads");
     assert!(found.is_some());
 }
 
@@ -368,7 +368,7 @@ fn a_session_outside_of_its_project_brings_no_rules_of_its_directory() {
             "time": { "created": 1, "updated": far } }))
         .expect("a session");
         let import = Context::new(Actor::new(Actor::IMPORT).expect("actor"), NOW);
-        let write = move |tx: &Tx<'_>| tx.create_session(&claimed);
+        let write = move |tx: &Tx<'_>| tx.sessions().create(&claimed);
         case.engine.store().write(&import, write).wait().expect("written");
     }
     case.put("turnstone.json", Some(r#"{"permission": {"revert": "deny"}}"#));
@@ -399,7 +399,7 @@ fn a_session_outside_of_its_project_brings_no_rules_of_its_directory() {
         &["/x".to_owned()],
     );
     let Err(EngineError::PermissionPending { request, .. }) = asked else { panic!("{asked:?}") };
-    let asked = case.engine.store().read(&ctx(), |r| r.find_request(request.as_str()));
+    let asked = case.engine.store().read(&ctx(), |r| r.requests().find(request.as_str()));
     assert_eq!(asked.expect("reads").expect("there").session.as_str(), "ses_a");
 }
 
@@ -412,7 +412,7 @@ fn the_newest_session_of_a_named_actor_gives_it_no_project() {
         "projectID": "p1", "directory": case.root(), "title": "t", "version": "1",
         "time": { "created": 1, "updated": NOW.0 + 5 } }))
     .expect("a session");
-    let write = move |tx: &Tx<'_>| tx.create_session(&own);
+    let write = move |tx: &Tx<'_>| tx.sessions().create(&own);
     case.engine.store().write(&bob, write).wait().expect("written");
     let id: SessionId = "ses_bob".parse().expect("an id");
     case.engine
@@ -486,7 +486,7 @@ fn relinking_a_project_passes_the_gate_of_its_worktrees() {
     case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
     let refused = case.engine.relink_project(&ctx(), &project(), &other);
     assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
-    let found = case.engine.store().read(&ctx(), |r| r.find_project(&project())).expect("reads");
+    let found = case.engine.store().read(&ctx(), |r| r.projects().find(&project())).expect("reads");
     assert!(found.is_some_and(|it| it.sandboxes.is_empty()), "nothing has changed");
     case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
     case.engine.relink_project(&ctx(), &project(), &other).expect("a person may");

@@ -200,7 +200,7 @@ fn answer_next(engine: &Engine, session: &SessionId) -> bool {
     match engine.begin_next_turn(&ctx(), session) {
         Ok(None) => false,
         Ok(Some(turn)) => {
-            let turns = engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+            let turns = engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
             let begun = turns.into_iter().find(|it| it.id == turn.id).expect("it is there");
             reply(engine, &turn, &begun.message);
             true
@@ -220,8 +220,8 @@ fn reply(engine: &Engine, turn: &Turn, asked: &MessageId) {
     crate::model_context::finish(&mut message);
     let text = part(&message, &message.id.as_str()[4..], json!({"type": "text", "text": "yes"}));
     let put = move |tx: &turnstone_store::Tx<'_>| {
-        tx.put_message(&message)?;
-        tx.put_part(&text)
+        tx.messages().put(&message)?;
+        tx.messages().put_part(&text)
     };
     engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
     let done = turnstone_core::turn::TurnOutcome::Completed;
@@ -277,7 +277,7 @@ fn assert_nothing_lost(case: &EngineFixture, session: &SessionId, names: &[&str]
     assert_eq!(summed.len(), RACE);
     let seen = case.engine.model_context(&ctx(), session).expect("reads");
     assert_eq!(Some(&&seen[0].0.id), requests.last(), "the newest one cuts");
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
     assert!(turns.iter().all(|turn| !turn.state.is_open()));
     assert!(turns.iter().all(|turn| turn.state == turnstone_core::turn::TurnState::Completed));
     case.assert_consistent();
@@ -294,13 +294,13 @@ fn open_reader_sees_dead_process_turns_end() {
     let mut dying = child(case.dir.path(), "dies in turns");
     read_child_line(&mut dying);
     let status =
-        |session: &SessionId| case.engine.store().read(&ctx(), |r| r.session_status(session));
+        |session: &SessionId| case.engine.store().read(&ctx(), |r| r.sessions().status(session));
     assert_eq!(status(&sessions[0]).expect("reads"), SessionStatus::Busy, "it lives");
     kill(dying);
 
     for session in &sessions {
         assert_eq!(status(session).expect("reads"), SessionStatus::Idle, "the next look");
-        let turns = case.engine.store().read(&ctx(), |r| r.turns(session)).expect("reads");
+        let turns = case.engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
         assert_eq!(turns[0].state, TurnState::Interrupted);
     }
     let of_turn = DiffTarget::Session;
@@ -309,7 +309,7 @@ fn open_reader_sees_dead_process_turns_end() {
     let left = case
         .engine
         .store()
-        .read(&ctx(), |r| r.has_orphaned_change_sets(&sessions[0]))
+        .read(&ctx(), |r| r.change_sets().has_orphaned(&sessions[0]))
         .expect("reads");
     assert!(!left, "who reads what a session changed closes its windows first: {diff:?}");
     let report = case.undo(&sessions[1], &UndoTarget::Last);
@@ -349,7 +349,8 @@ fn concurrent_recovery_ends_every_turn_once() {
     }
     for name in SESSIONS {
         let session: SessionId = name.parse().expect("an id");
-        let read = |r: &turnstone_store::ReadTx<'_>| r.stream_after(&session, SessionSeq(0), 1000);
+        let read =
+            |r: &turnstone_store::ReadTx<'_>| r.log().stream_after(&session, SessionSeq(0), 1000);
         let events = case.engine.store().read(&ctx(), read).expect("reads").events;
         let ends = events.iter().filter(|event| event.kind == EventKind::TurnEnded).count();
         assert_eq!(ends, 1, "{name} ended once");

@@ -15,7 +15,7 @@ fn session(place: &RepositoryFixture, dir: &Path) -> SessionId {
 /// What somebody sees who asks for the sessions of a project.
 fn seen(place: &RepositoryFixture, project: &ProjectId) -> Vec<SessionId> {
     let filter = SessionFilter { project: Some(project.clone()), ..SessionFilter::default() };
-    let page = place.engine.store().read(&ctx(), |r| r.list_sessions(&filter, None, 100));
+    let page = place.engine.store().read(&ctx(), |r| r.sessions().list(&filter, None, 100));
     let mut found: Vec<SessionId> =
         page.expect("listed").items.into_iter().map(|row| row.session.id).collect();
     found.sort();
@@ -79,8 +79,8 @@ fn projectless_sessions_are_adopted() {
             "version": "1", "time": {"created": 1, "updated": 1}}))
         .expect("session");
         let write = move |tx: &turnstone_store::Tx<'_>| {
-            tx.put_project(&global)?;
-            tx.create_session(&session)
+            tx.projects().put(&global)?;
+            tx.sessions().create(&session)
         };
         place.engine.store().write(&ctx(), write).wait().expect("made");
     };
@@ -107,7 +107,7 @@ fn missing_directory_error_suggests_relink_which_fixes_it() {
     let moved = place.dir.path().join("moved");
     fs_err::rename(&dir, &moved).expect("moved");
     let cover = |place: &RepositoryFixture, id: &SessionId| {
-        let found = place.engine.store().read(&ctx(), |r| r.get_session(id)).expect("there");
+        let found = place.engine.store().read(&ctx(), |r| r.sessions().get(id)).expect("there");
         place.engine.snapshot_access(&found, ctx().now)
     };
     match cover(&place, &id) {
@@ -251,7 +251,7 @@ fn undo_works_after_directory_move() {
         }
 
         assert_eq!(seen(&place, &project), std::slice::from_ref(&id));
-        let found = place.engine.store().read(&ctx(), |r| r.get_session(&id)).expect("there");
+        let found = place.engine.store().read(&ctx(), |r| r.sessions().get(&id)).expect("there");
         assert!(found.directory.ends_with("/moved"), "{}", found.directory);
         let options = turnstone_engine::UndoOptions::default();
         let last = turnstone_engine::UndoTarget::Last;

@@ -125,7 +125,7 @@ fn derived_project_equals_the_stored_one() {
     repository(&app);
     git(place.dir.path(), &["clone", "-q", "app", "fork"]);
     let fork = place.dir.path().join("fork");
-    let projects = || place.engine.store().read(&ctx(), |r| r.projects()).expect("read");
+    let projects = || place.engine.store().read(&ctx(), |r| r.projects().list()).expect("read");
     let derive = |path: &Path| place.engine.find_or_derive_project(&ctx(), path).expect("derived");
     for path in [&plain, &unborn, &app, &fork] {
         let before = projects();
@@ -163,7 +163,8 @@ fn lookup_recovers_sessions_of_moved_directory_only() {
     fs_err::rename(&empty, moved("still-empty")).expect("moved");
     let derive = |path: &Path| place.engine.find_or_derive_project(&ctx(), path).expect("found");
     assert!(derive(&moved("new")).is_stored);
-    let session = place.engine.store().read(&ctx(), |r| r.get_session(&session.id)).expect("read");
+    let session =
+        place.engine.store().read(&ctx(), |r| r.sessions().get(&session.id)).expect("read");
     assert!(session.directory.ends_with("/new"), "{}", session.directory);
     assert!(!derive(&moved("still-empty")).is_stored, "no session is lost there");
 }
@@ -209,7 +210,7 @@ fn failing_git_is_an_error_but_missing_git_is_not() {
     let engine = failing(dir.path(), "fatal: bad object HEAD");
     let opened = engine.open_project(&ctx(), &work);
     assert!(matches!(opened, Err(EngineError::Git(_))), "{opened:?}");
-    assert!(engine.store().read(&ctx(), |r| r.projects()).expect("reads").is_empty());
+    assert!(engine.store().read(&ctx(), |r| r.projects().list()).expect("reads").is_empty());
     // Where there is no repository git is not asked.
     assert_eq!(engine.open_project(&ctx(), &plain).expect("a plain directory").project.vcs, None);
     drop(engine);

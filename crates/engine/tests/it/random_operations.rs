@@ -115,7 +115,7 @@ impl RandomRun {
             self.model.line.truncate(self.model.standing);
         }
         let turn = self.case.begin(&self.session);
-        let turns = self.case.engine.store().read(&ctx(), |r| r.turns(&self.session));
+        let turns = self.case.engine.store().read(&ctx(), |r| r.turns().list(&self.session));
         let message = turns.expect("reads").last().expect("it").message.to_string();
         let (id, value) = (turn.id.clone(), format!("turn {}", self.count));
         self.model.made.push(ModelTurn { id, message, file, line, value, left: None });
@@ -183,7 +183,7 @@ impl RandomRun {
             let found = self.case.read(&file.to_string()).expect("there");
             assert_eq!(found, self.model.file(file), "file {file} after {step:?}");
         }
-        let head = self.case.engine.store().read(&ctx(), |r| r.session_head(&self.session));
+        let head = self.case.engine.store().read(&ctx(), |r| r.sessions().head(&self.session));
         let head = head.expect("reads").map(|head| head.message.to_string());
         assert_eq!(head.as_deref(), self.model.head(), "after {step:?}");
         let shown: Vec<String> = self.case.messages(&self.session);

@@ -143,7 +143,7 @@ fn revert_to_part_keeps_earlier_parts_on_cleanup() {
     assert_eq!(parts, ["prt_x0", "prt_x1", "prt_x2"]);
     assert_eq!((case.messages(&session).len(), case.head(&session)), (2, None));
     // The hidden call is not brought back by a redo of its turn.
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     case.undo(&session, &UndoTarget::Last);
     assert_eq!((case.read("one"), case.read("two")), (None, None));
     let which = UndoTarget::Turn(turns[0].id.clone());
@@ -210,7 +210,7 @@ fn revert_keeps_human_edits_and_reports_conflicts() {
 #[test]
 fn unrevert_keeps_earlier_undone_turn_undone() {
     let (case, session) = three(["1", "2", "3"]);
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     case.undo(&session, &UndoTarget::Turn(turns[1].id.clone()));
     revert(&case, &session, "b", None);
     unrevert(&case, &session);
@@ -235,7 +235,8 @@ fn prompt_after_revert_destroys_nothing() {
     revert(&case, &session, "b", None);
     case.run_turn(&session, "d", ("4", Some("4")));
     assert_eq!(case.messages(&session), ["c", "ca", "d", "da"]);
-    let changes = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
+    let changes =
+        case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     assert_eq!(changes.len(), 4, "what was taken back is still known");
 }
 
@@ -252,9 +253,9 @@ fn imported_turns_revert_without_files() {
         part(&session, "x", "x0", json!({"type": "patch", "hash": "0", "files": [file]})),
     ];
     let import = move |tx: &turnstone_store::Tx<'_>| {
-        tx.put_message(&one)?;
-        tx.put_message(&two)?;
-        parts.iter().try_for_each(|part| tx.put_part(part).map(drop))
+        tx.messages().put(&one)?;
+        tx.messages().put(&two)?;
+        parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
     };
     case.engine.store().write(&ctx(), import).wait().expect("imported");
 
@@ -272,12 +273,12 @@ fn todo(case: &EngineFixture, session: &SessionId, text: &str) {
     let todos = json!([{"content": text, "status": "pending", "priority": "low"}]);
     let todos: Vec<_> = serde_json::from_value(todos).expect("todos");
     let session = session.clone();
-    let set = move |tx: &turnstone_store::Tx<'_>| tx.set_todos(&session, &todos);
+    let set = move |tx: &turnstone_store::Tx<'_>| tx.sessions().set_todos(&session, &todos);
     case.engine.store().write(&ctx(), set).wait().expect("set");
 }
 
 fn todos(case: &EngineFixture, session: &SessionId) -> Vec<String> {
-    let todos = case.engine.store().read(&ctx(), |r| r.todos(session)).expect("reads");
+    let todos = case.engine.store().read(&ctx(), |r| r.sessions().todos(session)).expect("reads");
     todos.into_iter().map(|todo| todo.content).collect()
 }
 
@@ -315,14 +316,17 @@ fn revert_withdraws_grants_for_good() {
         let rule = serde_json::from_value(rule).expect("a rule");
         let (project, session) = ("p1".parse().expect("an id"), session.clone());
         let grant = move |tx: &turnstone_store::Tx<'_>| {
-            tx.approve_rule_for_session(&project, &rule, &session)
+            tx.projects().approve_rule_for_session(&project, &rule, &session)
         };
         case.engine.store().write(&ctx(), grant).wait().expect("granted");
     };
     let granted = || {
         let project = "p1".parse().expect("an id");
-        let rules =
-            case.engine.store().read(&ctx(), |r| r.approved_rules(&project)).expect("reads");
+        let rules = case
+            .engine
+            .store()
+            .read(&ctx(), |r| r.projects().approved_rules(&project))
+            .expect("reads");
         rules.into_iter().map(|rule| rule.pattern).collect::<Vec<_>>()
     };
     grant("ls *", &session);

@@ -101,7 +101,7 @@ fn tool_run_captures_before_and_reports_changes_after() {
     case.put("f", Some("f"));
     let closed = case.engine.end_tool(&ctx(), &turn, run, completed()).expect("ends");
     assert_eq!(closed.expect("a change set").changes.len(), 1);
-    let rows = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
+    let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     assert_eq!(rows[0].set.part, Some(call.id.clone()));
     // One that touches nothing has none.
     let call = tool(&session, "a1", "t2");
@@ -128,7 +128,8 @@ fn assert_all_closed(case: &EngineFixture, session: &SessionId) {
             }
         }
     }
-    let open = case.engine.store().read(&ctx(), |r| r.open_change_sets(None)).expect("reads");
+    let open =
+        case.engine.store().read(&ctx(), |r| r.change_sets().list_open(None)).expect("reads");
     assert!(open.is_empty(), "{open:?}");
 }
 
@@ -141,7 +142,7 @@ fn begin_busy_turn(case: &EngineFixture, session: &SessionId) -> Turn {
     let text = part(&message, "x1", text);
     let put = text.clone();
     let store = case.engine.store();
-    store.write(&turn.context(&ctx()), move |tx| tx.put_part(&put)).wait().expect("put");
+    store.write(&turn.context(&ctx()), move |tx| tx.messages().put_part(&put)).wait().expect("put");
     for delta in ["half ", "a sen"] {
         case.engine.append_text(&ctx(), &turn, &text.id, delta).expect("appended");
     }
@@ -195,7 +196,7 @@ fn turn_of_dead_process_is_closed_once() {
     assert_all_closed(&case, &session);
     let again = case.engine.recover_all(&ctx()).expect("recovers");
     assert_eq!((again.interrupted.len(), again.closed.len()), (0, 0), "once");
-    let turns = case.engine.store().read(&ctx(), |r| r.turns(&session)).expect("reads");
+    let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Interrupted);
     let states: Vec<ToolPhase> =
         bodies(&case, &session)
@@ -214,7 +215,7 @@ fn next_agent_comes_from_newest_prompt() {
     assert_eq!(case.engine.find_next_agent(&ctx(), &session).expect("reads"), None);
     let model = json!({"id": "m0", "providerID": "p0"});
     let set = move |tx: &turnstone_store::Tx<'_>| {
-        tx.update_session(&"ses_a".parse().expect("an id"), |session| {
+        tx.sessions().update(&"ses_a".parse().expect("an id"), |session| {
             session.agent = Some("plan".into());
             session.model = serde_json::from_value(model.clone()).ok();
             Ok(())
@@ -234,7 +235,7 @@ fn next_agent_comes_from_newest_prompt() {
     // Every answer is dropped.
     let id = "msg_a1".parse().expect("an id");
     let name = session.clone();
-    let drop = move |tx: &turnstone_store::Tx<'_>| tx.remove_message(&name, &id);
+    let drop = move |tx: &turnstone_store::Tx<'_>| tx.messages().remove(&name, &id);
     case.engine.store().write(&ctx(), drop).wait().expect("dropped");
 
     let next = case.engine.find_next_agent(&ctx(), &session).expect("reads").expect("the prompt's");

@@ -14,7 +14,7 @@ fn path(text: &str) -> RelPath {
 }
 
 fn head(case: &EngineFixture, session: &turnstone_core::id::SessionId) -> Option<SessionHead> {
-    case.engine.store().read(&ctx(), |r| r.session_head(session)).expect("reads")
+    case.engine.store().read(&ctx(), |r| r.sessions().head(session)).expect("reads")
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn recovery_closes_window_of_dead_process() {
     let done = case.engine.recover_all(&ctx()).expect("recovers");
 
     assert_eq!((done.interrupted.as_slice(), done.closed.len()), (&[][..], 1), "{done:?}");
-    let rows = case.engine.store().read(&ctx(), |r| r.change_sets(&session)).expect("reads");
+    let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     assert_eq!(rows[0].set.evidence, Evidence::Recovered);
     assert_eq!(
         case.engine.recover_all(&ctx()).expect("again"),
@@ -345,7 +345,7 @@ fn prompt_at_earlier_head_hides_later_messages() {
     case.undo(&session, &UndoTarget::Last);
     let messages = || {
         let outline =
-            case.engine.store().read(&ctx(), |r| r.message_outline(&session)).expect("reads");
+            case.engine.store().read(&ctx(), |r| r.messages().outline(&session)).expect("reads");
         outline.iter().map(|it| it.message.to_string()).collect::<Vec<_>>()
     };
     assert_eq!(messages(), ["msg_1", "msg_2"], "what is taken back is still shown");
@@ -356,7 +356,7 @@ fn prompt_at_earlier_head_hides_later_messages() {
     assert_eq!(head(&case, &session), None);
     let more = case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
     assert!(matches!(more, Err(EngineError::NothingToRedo(_))), "{more:?}");
-    let changes = case.engine.store().read(&ctx(), |r| r.turn_change_sets(&session, &lost));
+    let changes = case.engine.store().read(&ctx(), |r| r.change_sets().of_turn(&session, &lost));
     assert_eq!(changes.expect("reads").len(), 1, "its change set stays");
     for content in [Some("one"), None] {
         case.undo(&session, &UndoTarget::Last);
@@ -387,7 +387,8 @@ fn interrupted_branch_is_finished() {
 
     case.engine.begin_turn(&ctx(), prompt).expect("begins");
 
-    let outline = case.engine.store().read(&ctx(), |r| r.message_outline(&session)).expect("reads");
+    let outline =
+        case.engine.store().read(&ctx(), |r| r.messages().outline(&session)).expect("reads");
     let names: Vec<String> = outline.iter().map(|it| it.message.to_string()).collect();
     assert_eq!(names, ["msg_1", "msg_9"]);
     scenario.teardown();

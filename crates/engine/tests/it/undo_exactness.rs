@@ -29,9 +29,9 @@ fn put_unreadable_operation(
     let report = json!({"whole": "{"});
     let done = FinishedOperation { id, head: HeadMove::Stay, taken: Vec::new(), report };
     let write = move |tx: &Tx<'_>| {
-        tx.plan_operation(&session, &new)?;
+        tx.operations().plan(&session, &new)?;
         if is_over {
-            tx.finish_operation(&session, &done)?;
+            tx.operations().finish(&session, &done)?;
         }
         Ok(())
     };
@@ -112,7 +112,8 @@ fn undo_without_effect_keeps_the_head() {
     assert_eq!(case.engine.revert_view(&ctx(), &session).expect("reads"), None);
     let redo = case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
     assert!(matches!(redo, Err(EngineError::NothingToRedo(_))), "{redo:?}");
-    let operations = case.engine.store().read(&ctx(), |r| r.operations(&session)).expect("reads");
+    let operations =
+        case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
     assert_eq!(operations.len(), 1, "it is recorded");
 
     // Whoever wants the conversation alone says so.

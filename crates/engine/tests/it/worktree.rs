@@ -269,7 +269,7 @@ fn tool_needs_permission_to_remove_or_reset() {
 /// What clients were told of worktrees, in OpenCode's shapes.
 fn worktree_events(place: &RepositoryFixture) -> Vec<(String, serde_json::Value)> {
     let log =
-        place.engine.store().read(&ctx(), |r| r.log_after(LogCursor(0), 1000)).expect("reads");
+        place.engine.store().read(&ctx(), |r| r.log().after(LogCursor(0), 1000)).expect("reads");
     let events = log.events.into_iter().filter(|event| event.kind.name().starts_with("worktree."));
     events
         .map(|event| {

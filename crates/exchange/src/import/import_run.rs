@@ -118,7 +118,7 @@ impl PlannedImport {
             notes: std::mem::take(&mut self.opened.notes),
             ..ImportReport::default()
         };
-        let known = match store.read(&ctx, |r| r.projects()) {
+        let known = match store.read(&ctx, |r| r.projects().list()) {
             Ok(projects) => {
                 projects.into_iter().filter_map(ExistingProject::from_project).collect()
             }

@@ -33,7 +33,7 @@ impl LocalChanges {
         let mut scan = LogScan::default();
         let mut seq = SessionSeq(0);
         loop {
-            let page = store.read(ctx, |r| r.stream_after(id, seq, PAGE_SIZE))?;
+            let page = store.read(ctx, |r| r.log().stream_after(id, seq, PAGE_SIZE))?;
             let Some(last) = page.events.last().and_then(|event| event.seq) else {
                 return Ok(scan.local);
             };

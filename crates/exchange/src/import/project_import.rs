@@ -73,7 +73,7 @@ impl ImportRun<'_> {
         }
         let rules = project.permission.take().unwrap_or_default();
         let commands = project.commands.take();
-        let is_here = self.store.read(&self.ctx, |r| r.find_project(&project.id))?.is_some();
+        let is_here = self.store.read(&self.ctx, |r| r.projects().find(&project.id))?.is_some();
         let home = self.enclosing_project(&project.worktree, &project.id).filter(|_| !is_here);
         let target = home.map_or_else(|| project.id.clone(), |(id, ..)| id);
         self.report_project_rules(id, &target, (&rules, commands.as_ref()))?;
@@ -115,7 +115,7 @@ impl ImportRun<'_> {
         target: &ProjectId,
         (rules, commands): (&[PermissionRule], Option<&Value>),
     ) -> Result<(), StoreError> {
-        let here = self.store.read(&self.ctx, |r| r.find_project(target))?;
+        let here = self.store.read(&self.ctx, |r| r.projects().find(target))?;
         let live = here.as_ref().and_then(|here| here.permission.clone()).unwrap_or_default();
         let of = format!("project {id}");
         self.carried_rules().add_rules(&of, &super::rule_trust::rules_not_in(rules.iter(), &live));
@@ -141,7 +141,7 @@ impl ImportRun<'_> {
         let Some(fitted) = map_foreign_id::<ProjectId>(id) else {
             return Ok(());
         };
-        if self.store.read(&self.ctx, |r| r.find_project(&fitted.id))?.is_some() {
+        if self.store.read(&self.ctx, |r| r.projects().find(&fitted.id))?.is_some() {
             self.projects.insert(id.to_owned(), fitted.id);
             self.record_outcome(RecordKind::Project, id, RecordOutcome::Unchanged);
             return Ok(());
@@ -157,7 +157,7 @@ impl ImportRun<'_> {
         let Some(fitted) = map_foreign_id::<ProjectId>(id) else {
             return Ok(None);
         };
-        let here = self.store.read(&self.ctx, |r| r.find_project(&fitted.id))?;
+        let here = self.store.read(&self.ctx, |r| r.projects().find(&fitted.id))?;
         Ok(here.map(|here| here.id))
     }
 
@@ -211,8 +211,8 @@ impl ImportRun<'_> {
         let Some(parent) = session.parent.clone() else {
             return Ok(());
         };
-        let is_local = self.store.read(&self.ctx, |r| match r.find_session(&parent)? {
-            Some(_) => Ok(r.session_actor(&parent)? != super::IMPORT_ACTOR),
+        let is_local = self.store.read(&self.ctx, |r| match r.sessions().find(&parent)? {
+            Some(_) => Ok(r.sessions().actor(&parent)? != super::IMPORT_ACTOR),
             None => Ok(false),
         })?;
         if is_local {
@@ -330,9 +330,9 @@ impl ImportRun<'_> {
         if self.approvals.as_ref().is_none_or(|group| group.project != *project) {
             self.finish_approvals()?;
             self.flush()?;
-            let (live, here) = self
-                .store
-                .read(&self.ctx, |r| Ok((r.approved_rules(project)?, r.find_project(project)?)))?;
+            let (live, here) = self.store.read(&self.ctx, |r| {
+                Ok((r.projects().approved_rules(project)?, r.projects().find(project)?))
+            })?;
             let stored = here.map(|here| here.imported_approvals).unwrap_or_default();
             let project = project.clone();
             self.approvals =

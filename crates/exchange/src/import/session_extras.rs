@@ -41,7 +41,7 @@ impl ImportRun<'_> {
         }
         let count = todos.len() as u64;
         if self.is_changed_here(EntityClass::Todo) {
-            let here = self.store.read(&self.ctx, |r| r.todos(&own))?;
+            let here = self.store.read(&self.ctx, |r| r.sessions().todos(&own))?;
             let outcome = kept_outcome(is_same_json(&here, &todos));
             for _ in 0..count {
                 self.record_outcome(RecordKind::Todo, session, outcome.clone());
@@ -65,7 +65,7 @@ impl ImportRun<'_> {
             }
         };
         if self.is_changed_here(EntityClass::Share) {
-            let here = self.store.read(&self.ctx, |r| r.session_share(&own))?;
+            let here = self.store.read(&self.ctx, |r| r.shares().find(&own))?;
             self.record_outcome(
                 RecordKind::Share,
                 &session,
@@ -92,7 +92,7 @@ impl ImportRun<'_> {
             }
         };
         if self.is_changed_here(EntityClass::Diff) {
-            let here = self.store.read(&self.ctx, |r| r.session_diff(&own))?;
+            let here = self.store.read(&self.ctx, |r| r.sessions().diff(&own))?;
             self.record_outcome(
                 RecordKind::Diff,
                 &session,

@@ -133,10 +133,10 @@ impl ImportRun<'_> {
 
     fn session_presence(&self, id: &SessionId) -> Result<SessionPresence, StoreError> {
         self.store.read(&self.ctx, |r| {
-            if r.find_session(id)?.is_some() {
+            if r.sessions().find(id)?.is_some() {
                 return Ok(SessionPresence::Here);
             }
-            match r.stream_after(id, turnstone_core::time::SessionSeq(0), 1) {
+            match r.log().stream_after(id, turnstone_core::time::SessionSeq(0), 1) {
                 Ok(_) => Ok(SessionPresence::Deleted),
                 Err(StoreError::NoSession(_)) => Ok(SessionPresence::New),
                 Err(error) => Err(error),
@@ -151,7 +151,7 @@ impl ImportRun<'_> {
         local: Option<LocalChanges>,
     ) -> Result<(), StoreError> {
         let here = match local {
-            Some(_) => Some(self.store.read(&self.ctx, |r| r.get_session(&session.id))?),
+            Some(_) => Some(self.store.read(&self.ctx, |r| r.sessions().get(&session.id))?),
             None => None,
         };
         if let Some(here) = &here {
@@ -299,7 +299,7 @@ impl ImportRun<'_> {
     }
 
     fn find_message(&self, message: &Message) -> Result<Option<Message>, StoreError> {
-        let found = self.store.read(&self.ctx, |r| r.get_message(&message.session, &message.id));
+        let found = self.store.read(&self.ctx, |r| r.messages().get(&message.session, &message.id));
         match found {
             Ok(found) => Ok(Some(found.message)),
             Err(StoreError::NoMessage { .. }) => Ok(None),
@@ -344,7 +344,7 @@ impl ImportRun<'_> {
         if !local.is_changed(id.as_str()) && !local.rejects_additions() {
             return Ok(None);
         }
-        match self.store.read(&self.ctx, |r| r.get_part(&part.session, id)) {
+        match self.store.read(&self.ctx, |r| r.messages().get_part(&part.session, id)) {
             Ok(_) if !local.is_changed(id.as_str()) => Ok(None),
             Ok(here) => Ok(Some(kept_outcome(is_same_json(&here.body, &part.body)))),
             Err(StoreError::NoPart { .. }) => {
@@ -364,8 +364,8 @@ impl ImportRun<'_> {
         let touched = local.as_ref().is_some_and(|local| local.is_touched(EntityClass::Session));
         if touched {
             let equal = self.store.read(&self.ctx, |r| {
-                let here = r.get_session(&session.id)?;
-                let here = wire::session_export(&here, r.session_usage(&session.id)?);
+                let here = r.sessions().get(&session.id)?;
+                let here = wire::session_export(&here, r.sessions().usage(&session.id)?);
                 Ok(here == wire::session_export(&session, figures.steps))
             })?;
             self.apply_trusted_rules(&session.id, fresh_rules)?;
@@ -389,7 +389,7 @@ impl ImportRun<'_> {
         }
         let id = id.clone();
         let trust = move |tx: &Tx<'_>| {
-            tx.update_session(&id, |session| {
+            tx.sessions().update(&id, |session| {
                 let live = session.permission.take().into_iter().flatten();
                 session.permission = Some(rules.iter().cloned().chain(live).collect());
                 session.imported_permission.retain(|rule| !rules.contains(rule));

@@ -182,7 +182,7 @@ fn apply_with_outcome(tx: &Tx<'_>, one: &QueuedWrite) -> Result<RecordOutcome, S
 
 fn apply_write(tx: &Tx<'_>, write: &ImportWrite) -> Result<WriteOutcome, StoreError> {
     match write {
-        ImportWrite::Project(project) => tx.put_project(project),
+        ImportWrite::Project(project) => tx.projects().put(project),
         ImportWrite::Update(update) => {
             update_project(tx, &update.id, |project| update.apply(project))
         }
@@ -194,19 +194,19 @@ fn apply_write(tx: &Tx<'_>, write: &ImportWrite) -> Result<WriteOutcome, StoreEr
         }),
         ImportWrite::Approval(project, rule) => {
             update_project(tx, project, |it| it.imported_approvals.retain(|one| one != rule))?;
-            tx.approve_rule(project, rule)
+            tx.projects().approve_rule(project, rule)
         }
         ImportWrite::InertApprovals(project, rules) => update_project(tx, project, |project| {
             let added = rules_not_in(rules.iter(), &project.imported_approvals);
             project.imported_approvals.extend(added);
         }),
-        ImportWrite::CreateSession(session) => tx.create_session(session),
-        ImportWrite::Session(session) => tx.put_session(session),
-        ImportWrite::Message(message) => tx.put_message(message),
-        ImportWrite::Part(part) => tx.put_part(part),
-        ImportWrite::Todos(session, todos) => tx.set_todos(session, todos),
-        ImportWrite::Share(session, share) => tx.put_share(session, share),
-        ImportWrite::Diff(session, diff) => tx.put_diff(session, diff),
+        ImportWrite::CreateSession(session) => tx.sessions().create(session),
+        ImportWrite::Session(session) => tx.sessions().put(session),
+        ImportWrite::Message(message) => tx.messages().put(message),
+        ImportWrite::Part(part) => tx.messages().put_part(part),
+        ImportWrite::Todos(session, todos) => tx.sessions().set_todos(session, todos),
+        ImportWrite::Share(session, share) => tx.shares().put(session, share),
+        ImportWrite::Diff(session, diff) => tx.sessions().put_diff(session, diff),
     }
 }
 
@@ -217,7 +217,7 @@ fn update_project(
     apply: impl FnOnce(&mut Project),
 ) -> Result<WriteOutcome, StoreError> {
     let mut is_same = true;
-    tx.update_project(id, |project| {
+    tx.projects().update(id, |project| {
         let before = project.clone();
         apply(project);
         is_same = *project == before;

@@ -139,7 +139,7 @@ fn assert_events_gapless<'a>(
 ) -> TestResult {
     for id in ids {
         let page = case.store.read(&case.ctx(), |r| {
-            r.stream_after(&id.parse().expect("an id"), SessionSeq(0), 10_000)
+            r.log().stream_after(&id.parse().expect("an id"), SessionSeq(0), 10_000)
         })?;
         assert_eq!(page.events[0].kind, EventKind::SessionCreated);
         for (index, event) in page.events.iter().enumerate() {

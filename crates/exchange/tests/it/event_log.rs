@@ -15,7 +15,8 @@ fn import_is_logged_and_later_writes_follow() -> TestResult {
     foreign.add_small_session("a")?;
     case.import(&foreign.path)?;
     let id: SessionId = "ses_a".parse()?;
-    let events = || case.store.read(&case.ctx(), |r| r.stream_after(&id, SessionSeq(0), 1000));
+    let events =
+        || case.store.read(&case.ctx(), |r| r.log().stream_after(&id, SessionSeq(0), 1000));
     let before = events()?.events;
     let first = &before.first().ok_or("no event")?;
     assert_eq!(first.kind, EventKind::SessionCreated);
@@ -31,7 +32,7 @@ fn import_is_logged_and_later_writes_follow() -> TestResult {
 
     let name = id.clone();
     let rename = move |tx: &turnstone_store::Tx<'_>| {
-        tx.update_session(&name, |session| {
+        tx.sessions().update(&name, |session| {
             session.title = "renamed".to_owned();
             Ok(())
         })

@@ -247,7 +247,7 @@ fn valid_rules_shares_todos_import_and_invalid_ones_are_listed() -> TestResult {
     assert_eq!(counts(&report, RecordKind::Share), (2, 1, 0, 0, 1));
     assert!(reason(&report.counts_of(RecordKind::Share).rejected, "ses_b").contains("no secret"));
     let share =
-        case.store.read(&case.ctx(), |r| r.session_share(&"ses_a".parse().expect("an id")))?;
+        case.store.read(&case.ctx(), |r| r.shares().find(&"ses_a".parse().expect("an id")))?;
     assert_eq!(share.map(|share| share.secret).as_deref(), Some("hush"));
     assert_eq!(case.export("ses_a")?["info"]["share"]["url"], "https://share.invalid/sh");
     Ok(())

@@ -71,18 +71,18 @@ fn reimport_keeps_locally_deleted_session_deleted() -> TestResult {
 fn reimport_keeps_and_reports_local_changes_and_removals() -> TestResult {
     let (case, foreign) = prepared()?;
     let (a, b) = (session("a"), session("b"));
-    let mut edited = case.store.read(&case.ctx(), |r| r.get_message(&a, &message("a1")))?;
+    let mut edited = case.store.read(&case.ctx(), |r| r.messages().get(&a, &message("a1")))?;
     if let MessageBody::User(user) = &mut edited.message.body {
         user.agent = "plan".to_owned();
     }
     case.store
         .write(&case.ctx(), move |tx| {
-            tx.put_message(&edited.message)?;
-            tx.update_session(&a, |session| {
+            tx.messages().put(&edited.message)?;
+            tx.sessions().update(&a, |session| {
                 session.title = "mine".to_owned();
                 Ok(())
             })?;
-            tx.remove_message(&b, &message("b2"))
+            tx.messages().remove(&b, &message("b2"))
         })
         .wait()?;
     foreign.conn.execute("UPDATE session SET title = 'theirs'", [])?;
@@ -108,11 +108,11 @@ fn reimport_keeps_and_reports_local_changes_and_removals() -> TestResult {
 #[test]
 fn importing_our_own_export_changes_nothing() -> TestResult {
     let (case, _) = prepared()?;
-    let local = case.store.read(&case.ctx(), |r| r.get_session(&session("a")))?;
+    let local = case.store.read(&case.ctx(), |r| r.sessions().get(&session("a")))?;
     let mut local = local;
     local.id = session("local");
     local.usage_base = None;
-    case.store.write(&case.ctx(), move |tx| tx.create_session(&local)).wait()?;
+    case.store.write(&case.ctx(), move |tx| tx.sessions().create(&local)).wait()?;
     let export = case.export("ses_local")?;
     let file = case.write("own.json", &export)?;
 
@@ -134,7 +134,7 @@ fn local_usage_is_added_to_imported_usage() -> TestResult {
     let body: PartBody = serde_json::from_value(step_finish_json())?;
     let id = "prt_here".parse()?;
     let part = Part { id, session: session("a"), message: message("a2"), body };
-    case.store.write(&case.ctx(), move |tx| tx.put_part(&part)).wait()?;
+    case.store.write(&case.ctx(), move |tx| tx.messages().put_part(&part)).wait()?;
 
     let info = case.export("ses_a")?["info"].clone();
 

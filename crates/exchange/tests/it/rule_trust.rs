@@ -33,15 +33,15 @@ impl ImportFixture {
     }
 
     fn get_session(&self, id: &str) -> TestResult<Session> {
-        Ok(self.store.read(&self.ctx(), |r| r.get_session(&session_id(id)))?)
+        Ok(self.store.read(&self.ctx(), |r| r.sessions().get(&session_id(id)))?)
     }
 
     fn find_project(&self, id: &str) -> TestResult<Option<Project>> {
-        Ok(self.store.read(&self.ctx(), |r| r.find_project(&project_id(id)))?)
+        Ok(self.store.read(&self.ctx(), |r| r.projects().find(&project_id(id)))?)
     }
 
     fn approvals(&self, id: &str) -> TestResult<Vec<PermissionRule>> {
-        Ok(self.store.read(&self.ctx(), |r| r.approved_rules(&project_id(id)))?)
+        Ok(self.store.read(&self.ctx(), |r| r.projects().approved_rules(&project_id(id)))?)
     }
 
     /// A project that a person has here.
@@ -50,7 +50,7 @@ impl ImportFixture {
             "sandboxes": [format!("{worktree}-two")], "time": { "created": 1, "updated": 2 } }))?;
         project.permission = Some(vec![PermissionRule::new("bash", "rm *", RuleAction::Deny)]);
         let stored = project.clone();
-        self.store.write(&self.ctx(), move |tx| tx.put_project(&stored)).wait()?;
+        self.store.write(&self.ctx(), move |tx| tx.projects().put(&stored)).wait()?;
         Ok(project)
     }
 }
@@ -103,7 +103,7 @@ fn imported_tool_switches_are_inert_until_trusted() -> TestResult {
     let file = case.write("x.json", &document("p", "/w", &json!({})))?;
     let tools = || -> TestResult<Option<usize>> {
         let (session, message) = (session_id("ses_x"), "msg_x".parse()?);
-        let found = case.store.read(&case.ctx(), |r| r.get_message(&session, &message))?;
+        let found = case.store.read(&case.ctx(), |r| r.messages().get(&session, &message))?;
         match found.message.body {
             MessageBody::User(user) => Ok(user.tools.map(|tools| tools.len())),
             MessageBody::Assistant(_) => Err("a user message".into()),
@@ -127,7 +127,7 @@ fn trusted_rules_precede_locally_set_rules() -> TestResult {
     let denial = PermissionRule::new("*", "*", RuleAction::Deny);
     let own = denial.clone();
     let set = move |tx: &turnstone_store::Tx<'_>| {
-        tx.update_session(&session_id("ses_x"), |session| {
+        tx.sessions().update(&session_id("ses_x"), |session| {
             session.permission.get_or_insert_default().push(own.clone());
             session.title = "mine".to_owned();
             Ok(())
@@ -207,7 +207,7 @@ fn imported_approvals_are_inert_and_revoked_stay_revoked() -> TestResult {
     assert_eq!(case.approvals(PROJECT)?.len(), 2);
     let revoked = PermissionRule::new("bash", "ls *", RuleAction::Allow);
     let (project, rule) = (project_id(PROJECT), revoked.clone());
-    case.store.write(&case.ctx(), move |tx| tx.withdraw_rule(&project, &rule)).wait()?;
+    case.store.write(&case.ctx(), move |tx| tx.projects().withdraw_rule(&project, &rule)).wait()?;
 
     let report = case.import(&foreign.path)?;
 
@@ -224,7 +224,7 @@ fn import_adds_nothing_to_local_sessions() -> TestResult {
         "projectID": "p", "directory": "/repo", "title": "mine", "version": "1",
         "time": { "created": 1, "updated": 2 } }))?;
     let made = own.clone();
-    case.store.write(&case.ctx(), move |tx| tx.create_session(&made)).wait()?;
+    case.store.write(&case.ctx(), move |tx| tx.sessions().create(&made)).wait()?;
     let foreign = HandmadeDatabase::new(&case.path("f/opencode.db"), TODAY_SCHEMA)?;
     foreign.add_session("ses_x")?;
     foreign.add_message("msg_x", "ses_x", 5, &user_message_json(5).to_string())?;
@@ -247,8 +247,8 @@ fn import_adds_nothing_to_local_sessions() -> TestResult {
     }
     assert_eq!(case.get_session("ses_x")?, own);
     let id = session_id("ses_x");
-    assert!(case.store.read(&case.ctx(), |r| r.session_share(&id))?.is_none());
-    assert!(case.store.read(&case.ctx(), |r| r.todos(&id))?.is_empty());
+    assert!(case.store.read(&case.ctx(), |r| r.shares().find(&id))?.is_none());
+    assert!(case.store.read(&case.ctx(), |r| r.sessions().todos(&id))?.is_empty());
     assert_eq!(case.export("ses_x")?["messages"], json!([]));
     Ok(())
 }
@@ -263,7 +263,7 @@ fn import_adds_no_message_to_a_locally_continued_session() -> TestResult {
     prompt["id"] = json!("msg_mine");
     prompt["sessionID"] = json!("ses_a");
     let prompt = turnstone_core::wire::parse_message(prompt)?;
-    case.store.write(&case.ctx(), move |tx| tx.put_message(&prompt)).wait()?;
+    case.store.write(&case.ctx(), move |tx| tx.messages().put(&prompt)).wait()?;
     foreign.add_message("msg_evil", "ses_a", 1005, &user_message_json(1005).to_string())?;
     foreign.add_part("prt_evil", "msg_a1", "ses_a", &text_part_json("more").to_string())?;
 
@@ -327,7 +327,7 @@ fn import_cannot_set_ledger_only_fields() -> TestResult {
     let own: Session = serde_json::from_value(json!({ "id": "ses_mine", "slug": "s",
         "projectID": "p", "directory": "/repo", "title": "mine", "version": "1",
         "time": { "created": 1, "updated": 2 } }))?;
-    case.store.write(&case.ctx(), move |tx| tx.create_session(&own)).wait()?;
+    case.store.write(&case.ctx(), move |tx| tx.sessions().create(&own)).wait()?;
     let private = json!({ "turnstone.copying": "owner_x", "parentID": "ses_mine",
         "importedPermission": [allow_all()], "origin": { "sessionID": "ses_mine", "seq": 1 } });
     let file = case.write("x.json", &document("q", "/elsewhere", &private))?;

@@ -70,7 +70,7 @@ fn diffs_in_session_files_are_extracted_and_counted() -> TestResult {
     let summary = case.export("ses_a")?["info"]["summary"].clone();
     assert_eq!(summary, json!({ "additions": 5, "deletions": 1, "files": 2 }));
     let diff =
-        case.store.read(&case.ctx(), |r| r.session_diff(&"ses_a".parse().expect("an id")))?;
+        case.store.read(&case.ctx(), |r| r.sessions().diff(&"ses_a".parse().expect("an id")))?;
     let diff = diff.ok_or("no diff")?;
     assert_eq!(diff.len(), 2);
     assert_eq!(diff[0].extra.get("after"), Some(&Value::from("y")));
@@ -187,7 +187,7 @@ fn legacy_layout_is_read_and_newer_copy_wins() -> TestResult {
     assert!(report.notes.iter().any(|note| note.contains("1 sessions lie")), "{:?}", report.notes);
     let project = case
         .store
-        .read(&case.ctx(), |r| r.find_project(&"home-user-work".parse().expect("an id")))?;
+        .read(&case.ctx(), |r| r.projects().find(&"home-user-work".parse().expect("an id")))?;
     assert_eq!(project.map(|p| p.worktree).as_deref(), Some("/home/user/project"));
     Ok(())
 }

@@ -211,7 +211,7 @@ impl EventStream {
         let reading = move || {
             let happenings = shared.read_events(after, &mut memo)?;
             let ctx = shared.context();
-            let end = shared.engine.store().read(&ctx, |r| r.last_cursor())?;
+            let end = shared.engine.store().read(&ctx, |r| r.log().last_cursor())?;
             Ok::<_, turnstone_store::StoreError>((happenings, end, memo))
         };
         let Some((happenings, end, memo)) = self.read_blocking(reading).await else { return };

@@ -143,7 +143,7 @@ impl HubShared {
         if ring.is_some() {
             return Ok(());
         }
-        let end = self.engine.store().read(&self.context(), |r| r.last_cursor())?;
+        let end = self.engine.store().read(&self.context(), |r| r.log().last_cursor())?;
         *ring = Some(EventRing::new(end, RING_BOUNDS));
         drop(ring);
         log_follower::spawn_follower(self);

@@ -48,7 +48,7 @@ impl HubShared {
         memo: &mut FeedCache,
     ) -> turnstone_store::Result<Vec<FeedEvent>> {
         let ctx = self.context();
-        Ok(self.engine.store().read(&ctx, |r| r.feed_after(after, PAGE_EVENTS, memo))?.events)
+        Ok(self.engine.store().read(&ctx, |r| r.feed().after(after, PAGE_EVENTS, memo))?.events)
     }
 
     fn translate(&self, event: &FeedEvent) -> StreamEvent {

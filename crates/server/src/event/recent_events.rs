@@ -57,7 +57,7 @@ fn load_recent(
     now: EpochMillis,
 ) -> turnstone_store::Result<Arc<[StreamEvent]>> {
     let (ctx, since) = (shared.context(), now.plus(-RECENT_MS));
-    let events = shared.engine.store().read(&ctx, |r| r.feed_recent(upto, since, MAX_EVENTS))?;
+    let events = shared.engine.store().read(&ctx, |r| r.feed().recent(upto, since, MAX_EVENTS))?;
     let mut bytes = 0;
     let mut told = Vec::with_capacity(events.len());
     // The newest first: if it is too much, it is the old that is left out.

@@ -42,8 +42,9 @@ pub(crate) fn history_page(
     let is_full = |found: &[Vec<V2Event>]| found.iter().map(Vec::len).sum::<usize>() > most;
     // One more than wanted tells whether there is more.
     while !is_full(&found) {
-        let read =
-            engine.store().read(ctx, |r| r.feed_sync(session, reached, PAGE_EVENTS, &mut memo))?;
+        let read = engine
+            .store()
+            .read(ctx, |r| r.feed().sync_after(session, reached, PAGE_EVENTS, &mut memo))?;
         let Some(last) = read.last().and_then(|event| event.session.as_ref()?.sync_seq) else {
             break;
         };
@@ -164,8 +165,8 @@ impl SessionStream {
                 let mut memo = FeedCache::default();
                 let store = shared.engine.store();
                 let after = place.read_after().0;
-                let events =
-                    store.read(&ctx, |r| r.feed_sync(&session, after, PAGE_EVENTS, &mut memo))?;
+                let events = store
+                    .read(&ctx, |r| r.feed().sync_after(&session, after, PAGE_EVENTS, &mut memo))?;
                 let last = events.last().and_then(|event| event.session.as_ref()?.sync_seq);
                 let mut found = Vec::new();
                 for event in &events {

@@ -32,7 +32,7 @@ impl SyncHistory {
         ctx: &Context,
         known: &BTreeMap<String, i64>,
     ) -> Result<Self, ApiError> {
-        let all = engine.store().read(ctx, |r| r.sessions_with_sync_seq())?;
+        let all = engine.store().read(ctx, |r| r.sync().sessions_with_seq())?;
         let wanted = all.into_iter().map(|(id, last)| {
             let known = known.get(id.as_str()).copied().unwrap_or(-1);
             (id, known.max(-1), last)
@@ -70,10 +70,10 @@ impl SyncHistory {
             let after = (*known).max(from - 1);
             let count = usize::try_from(to - 1 - after).unwrap_or(0);
             let read = engine.store().read(&self.ctx, |r| {
-                if r.find_session(id)?.is_none() {
+                if r.sessions().find(id)?.is_none() {
                     return Ok(Vec::new());
                 }
-                r.feed_sync(id, after, count, &mut self.memo)
+                r.feed().sync_after(id, after, count, &mut self.memo)
             });
             for event in read? {
                 let happening = translation::to_stream_event(engine, &self.ctx, &event);
@@ -192,11 +192,11 @@ fn skip_known_events<'e>(
     let (Some(first), count) = (events.first(), events.len()) else { return Ok(events) };
     let (id, after) = (&first.session, first.seq - 1);
     let read = engine.store().read(ctx, |r| {
-        if r.find_session(id)?.is_none() {
+        if r.sessions().find(id)?.is_none() {
             return Ok((Vec::new(), Vec::new()));
         }
         let memo = &mut FeedCache::default();
-        Ok((r.sync_after(id, after, count)?, r.feed_sync(id, after, count, memo)?))
+        Ok((r.sync().after(id, after, count)?, r.feed().sync_after(id, after, count, memo)?))
     });
     let (slots, here) = read?;
     for ((slot, here), event) in slots.iter().zip(&here).zip(events) {

@@ -23,9 +23,9 @@ pub(super) fn compaction_ended(
     answer: &AssistantMessage,
 ) -> Result<Option<V2Payload>, StoreError> {
     engine.store().read(ctx, |r| {
-        let request = r.get_message(&summary.session, &answer.parent)?;
+        let request = r.messages().get(&summary.session, &answer.parent)?;
         let Some(asked) = request.parts.iter().find_map(compaction_part) else { return Ok(None) };
-        let text = message_text(&r.get_message(&summary.session, &summary.id)?);
+        let text = message_text(&r.messages().get(&summary.session, &summary.id)?);
         let recent = match &asked.tail_start {
             Some(tail) => retained_transcript(r, &request.message, tail)?,
             None => String::new(),
@@ -59,7 +59,7 @@ fn retained_transcript(
     request: &Message,
     tail: &MessageId,
 ) -> Result<String, StoreError> {
-    let all = reader.list_messages(&request.session, None, usize::MAX)?.items;
+    let all = reader.messages().list(&request.session, None, usize::MAX)?.items;
     let kept = all.into_iter().skip_while(|entry| entry.message.id != *tail);
     let kept = kept.take_while(|entry| entry.message.id != request.id);
     let kept: Vec<_> = kept.map(|entry| (entry.message, entry.parts)).collect();

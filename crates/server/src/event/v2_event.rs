@@ -79,7 +79,7 @@ fn v2_payloads(
             v2_compaction::compaction_started(part).filter(|_| event.is_first)
         }
         FeedBody::Part(part) => {
-            let found = engine.store().read(ctx, |r| r.get_message(session, &part.message))?;
+            let found = engine.store().read(ctx, |r| r.messages().get(session, &part.message))?;
             let said = part_payload(&found.message, &wire_json::part_json(part), event.is_first);
             said.map(|(kind, mut data)| {
                 data.insert("assistantMessageID".to_owned(), json!(part.message));
@@ -108,7 +108,7 @@ fn message_payload(
     match &message.body {
         MessageBody::User(_) if is_first => {
             let found =
-                engine.store().read(ctx, |r| r.get_message(&message.session, &message.id))?;
+                engine.store().read(ctx, |r| r.messages().get(&message.session, &message.id))?;
             Ok(prompt_payload(message, &found.parts))
         }
         MessageBody::Assistant(answer) if answer.error.is_some() => {

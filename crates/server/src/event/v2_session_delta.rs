@@ -18,7 +18,7 @@ pub(super) fn session_delta_payloads(
     event: &FeedEvent,
 ) -> Result<Vec<V2Payload>, StoreError> {
     let SessionDelta { agent, model, head } =
-        engine.store().read(ctx, |r| r.session_delta(event))?;
+        engine.store().read(ctx, |r| r.history().session_delta(event))?;
     let name = |nth| switch_message_id(event.cursor, event.time, nth);
     let agent = agent.and_then(|agent| {
         v2_payload("agent.switched", json!({ "messageID": name(0), "agent": agent }))

@@ -39,19 +39,19 @@ impl AppState {
     ) -> Result<Value, ApiError> {
         let store = self.engine().store();
         if let Some(PromptStatus::InTurn(turn, state)) =
-            store.read(ctx, |r| r.prompt_status(session, prompt))?
+            store.read(ctx, |r| r.prompts().status(session, prompt))?
         {
-            let last = store.read(ctx, |r| r.last_answer(session, &turn))?;
+            let last = store.read(ctx, |r| r.prompts().last_answer(session, &turn))?;
             if last.is_none() && !state.is_open() && state != TurnState::Completed {
                 return Err(unanswered_error(prompt, state));
             }
             let shown = last.as_ref().unwrap_or(prompt);
-            return Ok(message_json(&store.read(ctx, |r| r.get_message(session, shown))?));
+            return Ok(message_json(&store.read(ctx, |r| r.messages().get(session, shown))?));
         }
         let found = store.read(ctx, |r| {
             let (mut newest, mut before): (Option<MessageWithParts>, Option<String>) = (None, None);
             loop {
-                let page = r.list_messages(session, before.as_deref(), PAGE)?;
+                let page = r.messages().list(session, before.as_deref(), PAGE)?;
                 for entry in page.items.into_iter().rev() {
                     match &entry.message.body {
                         MessageBody::Assistant(said) if said.parent == *prompt => return Ok(entry),
@@ -70,7 +70,7 @@ impl AppState {
             }
             match newest {
                 Some(newest) => Ok(newest),
-                None => r.get_message(session, prompt),
+                None => r.messages().get(session, prompt),
             }
         })?;
         Ok(message_json(&found))
@@ -140,8 +140,8 @@ impl AppState {
             return Ok(true);
         }
         let last = self.engine().store().read(ctx, |r| {
-            let last = r.last_answer(&turn.session, &turn.id)?;
-            last.map(|id| r.get_message(&turn.session, &id)).transpose()
+            let last = r.prompts().last_answer(&turn.session, &turn.id)?;
+            last.map(|id| r.messages().get(&turn.session, &id)).transpose()
         })?;
         let Some(MessageWithParts { message, .. }) = last else { return Ok(false) };
         let MessageBody::Assistant(said) = message.body else { return Ok(false) };
@@ -161,8 +161,8 @@ impl AppState {
     ) -> Result<Message, ApiError> {
         let began = self.require_turn_row(ctx, session, turn)?.message;
         let (session, asked) = self.engine().store().read(ctx, |r| {
-            let asked = r.newest_steering_prompt(session, turn)?.unwrap_or(began);
-            Ok((r.get_session(session)?, r.get_message(session, &asked)?))
+            let asked = r.prompts().newest_steering(session, turn)?.unwrap_or(began);
+            Ok((r.sessions().get(session)?, r.messages().get(session, &asked)?))
         })?;
         let id = id.map_or_else(|| self.engine().new_message_id(ctx, &session.id), Ok)?;
         let place = self.find_project_directory(ctx, std::path::Path::new(&session.directory))?;

@@ -98,8 +98,9 @@ impl AppState {
         session: &SessionId,
     ) -> Result<Option<MessageId>, ApiError> {
         let Some(at) = *began else { return Ok(None) };
-        let find =
-            |r: &turnstone_store::ReadTx<'_>| r.first_prompt_since(session, at, ctx.actor.as_str());
+        let find = |r: &turnstone_store::ReadTx<'_>| {
+            r.prompts().first_since(session, at, ctx.actor.as_str())
+        };
         Ok(self.engine().store().read(ctx, find)?)
     }
 
@@ -120,7 +121,8 @@ impl AppState {
         self.run_blocking(move |app| match sent.expects_answer {
             true => app.prompt_answer(&ctx, &session, &sent.message),
             false => {
-                let read = |r: &turnstone_store::ReadTx<'_>| r.get_message(&session, &sent.message);
+                let read =
+                    |r: &turnstone_store::ReadTx<'_>| r.messages().get(&session, &sent.message);
                 let found = app.engine().store().read(&ctx, read)?;
                 Ok(crate::wire_json::message_json(&found))
             }
@@ -136,8 +138,10 @@ impl AppState {
     ) -> Result<(), ApiError> {
         // Nobody's request: neither what a client relies on nor its key are about this.
         let ctx = &ctx.without_preconditions().at_time(self.now());
-        let (session, status) =
-            self.engine().store().read(ctx, |r| Ok((r.get_session(id)?, r.session_status(id)?)))?;
+        let (session, status) = self
+            .engine()
+            .store()
+            .read(ctx, |r| Ok((r.sessions().get(id)?, r.sessions().status(id)?)))?;
         if status != SessionStatus::Idle {
             return Ok(());
         }
@@ -157,7 +161,7 @@ impl AppState {
         id: &SessionId,
         asked: &PromptInput,
     ) -> Result<StoredPrompt, ApiError> {
-        let session = self.engine().store().read(ctx, |r| r.get_session(id))?;
+        let session = self.engine().store().read(ctx, |r| r.sessions().get(id))?;
         if let Some(sent) = self.find_duplicate(ctx, id, asked)? {
             return Ok(sent);
         }
@@ -217,7 +221,7 @@ impl AppState {
         asked: &PromptInput,
     ) -> Result<Option<StoredPrompt>, ApiError> {
         let Some(message) = &asked.message else { return Ok(None) };
-        match self.engine().store().read(ctx, |r| r.get_message(session, message)) {
+        match self.engine().store().read(ctx, |r| r.messages().get(session, message)) {
             Ok(found) if is_same_prompt(&found, asked) => {
                 Ok(Some(StoredPrompt { message: message.clone(), expects_answer: !asked.no_reply }))
             }

@@ -40,7 +40,7 @@ pub(super) async fn abort(
         let (ctx, id) = (ctx.clone(), id.clone());
         waits = app
             .run_blocking(move |app| {
-                Ok(app.engine().store().read(&ctx, |r| r.session_status(&id))?
+                Ok(app.engine().store().read(&ctx, |r| r.sessions().status(&id))?
                     != SessionStatus::Idle)
             })
             .await?;

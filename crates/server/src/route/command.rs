@@ -135,7 +135,7 @@ fn build_command_prompt(
     called: CommandCall,
 ) -> Result<(Session, CommandPrompt), ApiError> {
     let ctx = &repeat.0;
-    let session = app.engine().store().read(ctx, |r| r.get_session(id))?;
+    let session = app.engine().store().read(ctx, |r| r.sessions().get(id))?;
     if let Some(message) = app.find_earlier_prompt(repeat, id)? {
         return Ok((session, CommandPrompt::Earlier(message)));
     }

@@ -43,7 +43,7 @@ impl AppState {
         session: &SessionId,
     ) -> Result<(String, Value), EngineError> {
         let found = self.engine().diff(ctx, session, &DiffTarget::Session, DiffFormat::JsDiff)?;
-        let place = self.engine().store().read(ctx, |r| r.get_session(session))?.directory;
+        let place = self.engine().store().read(ctx, |r| r.sessions().get(session))?.directory;
         Ok((place, wire::file_diffs_info(&found.files)))
     }
 }

@@ -138,7 +138,7 @@ async fn require_live_session(
                 .with_field("sessionID", text.as_str())
         };
         let id: SessionId = text.parse().map_err(|_| unknown())?;
-        match app.engine().store().read(&ctx, |r| r.find_session(&id))? {
+        match app.engine().store().read(&ctx, |r| r.sessions().find(&id))? {
             Some(_) => Ok(id),
             None => Err(unknown()),
         }

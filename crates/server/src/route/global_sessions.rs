@@ -53,7 +53,7 @@ async fn list(
                 next = more
                     .then(|| sessions.last().map(|it| it.session.time.updated.clone()))
                     .flatten();
-                for project in r.projects()? {
+                for project in r.projects().list()? {
                     projects.insert(project.id.clone(), project);
                 }
                 Ok(sessions)
@@ -94,11 +94,11 @@ fn page_by_time(
     before: Option<&str>,
     limit: usize,
 ) -> turnstone_store::Result<(Vec<SessionRow>, bool)> {
-    let first = r.list_sessions(filter, before, limit)?;
+    let first = r.sessions().list(filter, before, limit)?;
     let mut sessions = first.items;
     let mut next = first.next;
     while let Some(cursor) = next.take() {
-        let one = r.list_sessions(filter, Some(&cursor), 1)?;
+        let one = r.sessions().list(filter, Some(&cursor), 1)?;
         let Some(row) = one.items.into_iter().next() else { break };
         let updated = |row: &SessionRow| row.session.time.updated.clone();
         if sessions.last().is_none_or(|last| updated(last) != updated(&row)) {

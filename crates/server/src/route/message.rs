@@ -40,8 +40,9 @@ async fn list(
     }
     app.run_blocking(move |app| {
         let most = limit.unwrap_or(usize::MAX);
-        let show =
-            |r: &ReadTx<'_>| r.list_messages_json(&id, before.as_deref(), most, PART_RENDERER);
+        let show = |r: &ReadTx<'_>| {
+            r.wire_json().list_messages(&id, before.as_deref(), most, PART_RENDERER)
+        };
         let read = app.engine().store().read(&ctx, show);
         let page = match read {
             Err(turnstone_store::StoreError::Invalid(_)) => {
@@ -77,7 +78,7 @@ async fn read(
     let id = session_id(&session)?;
     let message: MessageId = parse_path_id("messageID", "msg", &message)?;
     app.run_blocking(move |app| {
-        let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &message))?;
+        let found = app.engine().store().read(&ctx, |r| r.messages().get(&id, &message))?;
         Ok(Json(message_json(&found)))
     })
     .await

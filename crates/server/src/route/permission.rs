@@ -52,8 +52,8 @@ pub(super) fn pending_requests_json(
     let directory = place.directory.to_string_lossy();
     let shown = app.engine().store().read(ctx, |r| {
         let mut shown = Vec::new();
-        for request in r.pending_requests(None)? {
-            let session = r.find_session(&request.session)?;
+        for request in r.requests().pending(None)? {
+            let session = r.sessions().find(&request.session)?;
             if wanted(&request.body) && session.is_some_and(|it| it.directory == directory) {
                 shown.push(wire::request_info(&request));
             }
@@ -134,7 +134,7 @@ pub(super) fn base_rules(
     agent: Option<&str>,
 ) -> Result<BaseRules, ApiError> {
     let mut base = app.engine().read_base_rules(ctx, session)?;
-    let session = app.engine().store().read(ctx, |r| r.get_session(session))?;
+    let session = app.engine().store().read(ctx, |r| r.sessions().get(session))?;
     let place = app.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
     let Some(place) = place else { return Ok(base) };
     let name = agent.or(session.agent.as_deref()).unwrap_or("build");

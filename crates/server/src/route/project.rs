@@ -46,7 +46,7 @@ async fn list(
 ) -> Result<Json<Value>, ApiError> {
     app.run_blocking(move |app| {
         let place = app.find_project_directory(&ctx, &asked.directory)?;
-        let mut projects = app.engine().store().read(&ctx, |r| r.projects())?;
+        let mut projects = app.engine().store().read(&ctx, |r| r.projects().list())?;
         projects.retain(|project| project.removed.is_none());
         // As OpenCode: the project of the request is listed, also while it has no session.
         if let Some(place) = place {
@@ -114,7 +114,7 @@ impl AppState {
         asked: &RequestedDirectory,
         id: &ProjectId,
     ) -> Result<(), ApiError> {
-        let stored = self.engine().store().read(ctx, |r| r.find_project(id))?;
+        let stored = self.engine().store().read(ctx, |r| r.projects().find(id))?;
         if stored.is_none() && self.find_derived_project(ctx, asked, id)?.is_some() {
             self.open_project_directory(ctx, &asked.directory)?;
         }
@@ -147,7 +147,7 @@ async fn directories(
 ) -> Result<Json<Value>, ApiError> {
     let id = project_id(&project)?;
     app.run_blocking(move |app| {
-        let stored = app.engine().store().read(&ctx, |r| r.find_project(&id))?;
+        let stored = app.engine().store().read(&ctx, |r| r.projects().find(&id))?;
         let derived = || app.find_derived_project(&ctx, &asked, &id);
         let project = stored.map_or_else(derived, |project| Ok(Some(project)))?;
         let project = project.ok_or_else(|| unknown_project(id.as_str()))?;

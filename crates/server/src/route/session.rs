@@ -182,10 +182,10 @@ async fn children(
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
         let shown = app.sessions_json(&ctx, |r| {
-            r.get_session(&id)?;
-            let children = r.child_sessions(&id)?.into_iter();
+            r.sessions().get(&id)?;
+            let children = r.sessions().children(&id)?.into_iter();
             children
-                .map(|session| Ok(SessionRow { usage: r.session_usage(&session.id)?, session }))
+                .map(|session| Ok(SessionRow { usage: r.sessions().usage(&session.id)?, session }))
                 .collect()
         })?;
         Ok(Json(Value::Array(shown)))
@@ -201,7 +201,7 @@ async fn todos(
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        let todos = app.engine().store().read(&ctx, |r| r.todos(&id))?;
+        let todos = app.engine().store().read(&ctx, |r| r.sessions().todos(&id))?;
         Ok(Json(wire::todos_info(&todos)))
     })
     .await

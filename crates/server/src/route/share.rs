@@ -23,7 +23,7 @@ async fn share(
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        app.engine().store().read(&ctx, |r| r.get_session(&id))?;
+        app.engine().store().read(&ctx, |r| r.sessions().get(&id))?;
         let message = "Sharing is disabled";
         Err(ApiError::tagged(StatusCode::FORBIDDEN, "SharingDisabledError", message)
             .with_field("sessionID", id.as_str()))

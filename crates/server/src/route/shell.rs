@@ -65,7 +65,7 @@ async fn shell(
     started.map_err(|error| ApiError::unexpected(&error))?;
     let answer = answer.await.map_err(|error| ApiError::unexpected(&error))??;
     app.run_blocking(move |app| {
-        let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &answer))?;
+        let found = app.engine().store().read(&ctx, |r| r.messages().get(&id, &answer))?;
         Ok(Json(message_json(&found)))
     })
     .await
@@ -77,7 +77,7 @@ fn begin_shell(
     id: &SessionId,
     line: SessionShellRequest,
 ) -> Result<(Session, CommandExecution), ApiError> {
-    let session = app.engine().store().read(ctx, |r| r.get_session(id))?;
+    let session = app.engine().store().read(ctx, |r| r.sessions().get(id))?;
     let place = app.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
     let choice = app.choose_agent(ctx, &session, place.as_ref(), &line.wanted)?;
     let root = place.map(|place| place.root.to_string_lossy().into_owned());

@@ -25,7 +25,8 @@ async fn status(
             return Ok(Json(json!({})));
         };
         let directory = place.directory.to_string_lossy().into_owned();
-        let found = app.engine().store().read(&ctx, |r| r.active_statuses(&directory))?;
+        let found =
+            app.engine().store().read(&ctx, |r| r.sessions().active_statuses(&directory))?;
         let shown: Map<String, Value> =
             found.into_iter().map(|(id, status)| (id.to_string(), json!(status))).collect();
         Ok(Json(Value::Object(shown)))

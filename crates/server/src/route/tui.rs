@@ -132,7 +132,7 @@ async fn select(
 ) -> Result<Json<bool>, ApiError> {
     let id: SessionId = fields.require_id("sessionID", "ses")?;
     app.run_blocking(move |app| {
-        app.engine().store().read(&ctx, |r| r.get_session(&id))?;
+        app.engine().store().read(&ctx, |r| r.sessions().get(&id))?;
         let told = json!({ "sessionID": id.as_str() });
         app.hub().publish(&asked.directory, "tui.session.select", &told);
         Ok(Json(true))

@@ -74,7 +74,7 @@ impl RecordingPlayer<'_> {
     fn replicate(&mut self, body: SyncBody) {
         let (session, number) = (self.session.clone(), self.number);
         write(self.house.engine(), &self.ctx(), move |tx| {
-            tx.replicate_event(&session, number, &body).map(drop)
+            tx.sync().replicate(&session, number, &body).map(drop)
         });
         self.number += 1;
     }
@@ -86,7 +86,7 @@ impl RecordingPlayer<'_> {
             .expect("a lease");
         self.lease = Some(lease);
         let new = NewTurn { id: "trn_golden".parse().expect("an id"), message, parts: vec![part] };
-        write(self.house.engine(), &self.ctx(), move |tx| tx.begin_turn(&new).map(drop));
+        write(self.house.engine(), &self.ctx(), move |tx| tx.turns().begin(&new).map(drop));
         self.number += 2;
     }
 
@@ -94,12 +94,12 @@ impl RecordingPlayer<'_> {
         let (session, turn) = (self.session.clone(), "trn_golden".parse().expect("an id"));
         if word == "busy" {
             write(self.house.engine(), &self.ctx(), move |tx| {
-                tx.transition_turn(&session, &turn, &TurnEvent::Started).map(drop)
+                tx.turns().transition(&session, &turn, &TurnEvent::Started).map(drop)
             });
         } else {
             let outcome = TurnOutcome::Completed;
             let end = EndTurn { session, turn, outcome, error: None };
-            write(self.house.engine(), &self.ctx(), move |tx| tx.end_turn(&end).map(drop));
+            write(self.house.engine(), &self.ctx(), move |tx| tx.turns().end(&end).map(drop));
         }
     }
 
@@ -137,7 +137,7 @@ impl RecordingPlayer<'_> {
                     let part = said["partID"].as_str().expect("an id").parse().expect("an id");
                     let session = self.session.clone();
                     write(self.house.engine(), &self.ctx(), move |tx| {
-                        tx.append_text(&session, &part, &text).map(drop)
+                        tx.messages().append_text(&session, &part, &text).map(drop)
                     });
                 }
                 "session.status" => self.status(said["status"]["type"].as_str().expect("a word")),
@@ -145,7 +145,7 @@ impl RecordingPlayer<'_> {
                     let diff = wire::parse_file_diffs(said["diff"].clone()).expect("a diff");
                     let session = self.session.clone();
                     write(self.house.engine(), &self.ctx(), move |tx| {
-                        tx.put_diff(&session, &diff).map(drop)
+                        tx.sessions().put_diff(&session, &diff).map(drop)
                     });
                 }
                 _ => {}
@@ -163,7 +163,7 @@ fn server_with_recording() -> ServerFixture {
     let project: Project = serde_json::from_value(json!({ "id": info["projectID"],
         "worktree": DIRECTORY, "vcs": "git", "time": { "created": 1, "updated": 1 }, "sandboxes": [] }))
     .expect("a project");
-    write(house.engine(), &at(0), move |tx| tx.put_project(&project).map(drop));
+    write(house.engine(), &at(0), move |tx| tx.projects().put(&project).map(drop));
     let session = info["id"].as_str().expect("an id").parse().expect("an id");
     let mut player = RecordingPlayer { house: &house, session, lease: None, number: 0, now: 1 };
     player.play(&events);

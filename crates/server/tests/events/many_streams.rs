@@ -25,11 +25,12 @@ fn retitle(house: &ServerFixture, id: &turnstone_core::id::SessionId, title: Str
     let name = id.clone();
     write(house.engine(), &at(1), move |tx| {
         let title = title.clone();
-        tx.update_session(&name, |session| {
-            session.title = title;
-            Ok(())
-        })
-        .map(drop)
+        tx.sessions()
+            .update(&name, |session| {
+                session.title = title;
+                Ok(())
+            })
+            .map(drop)
     });
 }
 

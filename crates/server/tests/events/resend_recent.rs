@@ -29,7 +29,7 @@ fn new_stream_receives_recent_state_without_deltas() {
     let id = session(&house, "healed");
     let turn = begin(house.engine(), &id, "msg_h_0", "go");
     let answer = assistant(&id, "msg_h_0a", "msg_h_0");
-    write(house.engine(), &turn.context(&at(2)), move |tx| tx.put_message(&answer).map(drop));
+    write(house.engine(), &turn.context(&at(2)), move |tx| tx.messages().put(&answer).map(drop));
     let open = json!({ "type": "text", "text": "", "time": { "start": BEGIN } });
     put(house.engine(), &turn, 3, part(&id, "msg_h_0a", "prt_h_0t", open));
     for word in ["while ", "you ", "were ", "away"] {

@@ -129,7 +129,7 @@ fn stream_sees_writes_of_another_process() {
     let other = Store::open(&Options::new(layout, at(0).now)).expect("opens");
     let name = id.clone();
     let change = move |tx: &turnstone_store::Tx<'_>| {
-        tx.update_session(&name, |session| {
+        tx.sessions().update(&name, |session| {
             session.title = "from elsewhere".to_owned();
             Ok(())
         })
@@ -172,11 +172,12 @@ fn compacted_range_sends_one_resync_then_the_rest() {
     let name = id.clone();
     let end = end_of_log(house.engine()).to_string();
     write(house.engine(), &at(200), move |tx| {
-        tx.update_session(&name, |session| {
-            session.title = "live".to_owned();
-            Ok(())
-        })
-        .map(drop)
+        tx.sessions()
+            .update(&name, |session| {
+                session.title = "live".to_owned();
+                Ok(())
+            })
+            .map(drop)
     });
     let mut stream = house.client().with_header("last-event-id", &end).stream("/event");
     assert_eq!(frames(&mut stream, 1)[0].kind(), "session.updated");

@@ -69,7 +69,7 @@ pub(crate) fn frames(stream: &mut SseStream, count: usize) -> Vec<ReceivedFrame>
 }
 
 pub(crate) fn end_of_log(engine: &Engine) -> LogCursor {
-    engine.store().read(&at(0), |r| r.last_cursor()).expect("read")
+    engine.store().read(&at(0), |r| r.log().last_cursor()).expect("read")
 }
 
 pub(crate) fn write(
@@ -131,7 +131,7 @@ pub(crate) fn begin(engine: &Engine, session: &SessionId, id: &str, text: &str) 
 
 /// Writes under the lease of the turn.
 pub(crate) fn put(engine: &Engine, turn: &Turn, ms: i64, part: Part) {
-    write(engine, &turn.context(&at(ms)), move |tx| tx.put_part(&part).map(drop));
+    write(engine, &turn.context(&at(ms)), move |tx| tx.messages().put_part(&part).map(drop));
 }
 
 /// A session of about `24 * turns` events: texts that stream, steps that cost, tools, lists, requests,
@@ -147,13 +147,14 @@ pub(crate) fn play_session(house: &ServerFixture, title: &str, turns: usize) -> 
         let mut names = vec![format!("{other}a")];
         names.push(other.clone());
         for name_of in names {
-            tx.remove_message(&name, &name_of.parse().expect("an id"))?;
+            tx.messages().remove(&name, &name_of.parse().expect("an id"))?;
         }
-        tx.update_session(&name, |session| {
-            session.title.push_str(" at its end");
-            Ok(())
-        })
-        .map(drop)
+        tx.sessions()
+            .update(&name, |session| {
+                session.title.push_str(" at its end");
+                Ok(())
+            })
+            .map(drop)
     });
     id
 }
@@ -164,7 +165,7 @@ fn play_turn(engine: &Engine, id: &SessionId, title: &str, nth: usize) {
     let turn = begin(engine, id, &ask, "do it");
     let ctx = turn.context(&at(ms));
     let answer = assistant(id, &say, &ask);
-    write(engine, &ctx, move |tx| tx.put_message(&answer).map(drop));
+    write(engine, &ctx, move |tx| tx.messages().put(&answer).map(drop));
     let text = format!("prt_{title}_{nth}t");
     let open = json!({ "type": "text", "text": "", "time": { "start": BEGIN } });
     put(engine, &turn, ms, part(id, &say, &text, open));
@@ -192,17 +193,18 @@ fn play_turn(engine: &Engine, id: &SessionId, title: &str, nth: usize) {
     )
     .expect("todos");
     let name = id.clone();
-    write(engine, &ctx, move |tx| tx.set_todos(&name, &todos).map(drop));
+    write(engine, &ctx, move |tx| tx.sessions().set_todos(&name, &todos).map(drop));
     let step =
         json!({ "type": "step-finish", "reason": "stop", "cost": 0.25, "tokens": tokens(7) });
     put(engine, &turn, ms, part(id, &say, &format!("prt_{title}_{nth}f"), step));
     let name = id.clone();
     write(engine, &ctx, move |tx| {
-        tx.update_session(&name, |session| {
-            session.title = format!("after {nth}");
-            Ok(())
-        })
-        .map(drop)
+        tx.sessions()
+            .update(&name, |session| {
+                session.title = format!("after {nth}");
+                Ok(())
+            })
+            .map(drop)
     });
     let outcome = if nth % 3 == 2 { TurnOutcome::Aborted } else { TurnOutcome::Completed };
     engine.end_turn(&at(ms), &turn, outcome, None).expect("ended");
@@ -217,6 +219,6 @@ fn ask_and_answer(engine: &Engine, turn: &Turn, title: &str, nth: usize) {
         serde_json::from_value(json!({ "is": "replied", "reply": "once" })).expect("a reply");
     let id = request.id.clone();
     let ctx = turn.context(&at(20));
-    write(engine, &ctx, move |tx| tx.add_request(&request).map(drop));
-    write(engine, &ctx, move |tx| tx.resolve_request(&id, &reply).map(drop));
+    write(engine, &ctx, move |tx| tx.requests().add(&request).map(drop));
+    write(engine, &ctx, move |tx| tx.requests().resolve(&id, &reply).map(drop));
 }

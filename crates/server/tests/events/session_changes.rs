@@ -100,7 +100,7 @@ fn project_event_omits_private_fields() {
             project.worktrees = serde_json::from_value(made.clone()).expect("worktrees");
             project.permission = Some(Vec::new());
         };
-        tx.update_project(&id, change).map(drop)
+        tx.projects().update(&id, change).map(drop)
     });
     let mut told = frames(&mut all, 1).remove(0).json();
     while told["payload"]["properties"]["name"] != "renamed" {
@@ -128,7 +128,7 @@ fn worktree_event_is_scoped_to_its_directory() {
     )
     .expect("news");
     let id = open.project.id.clone();
-    write(house.engine(), &at(1), move |tx| tx.announce_worktree(&id, &news));
+    write(house.engine(), &at(1), move |tx| tx.projects().announce_worktree(&id, &news));
     let told = frames(&mut own, 1).remove(0);
     assert_eq!(told.kind(), "worktree.ready");
     assert_eq!(frame_properties(&told), json!({ "name": "feat", "branch": "opencode/feat" }));

@@ -47,14 +47,14 @@ fn compact(engine: &Engine, id: &SessionId) {
     let mut summary = serde_json::to_value(assistant(id, "msg_ca", "msg_c").body).expect("JSON");
     summary["summary"] = json!(true);
     let begun = message(id, "msg_ca", summary.clone());
-    write(engine, &turn.context(&at(7)), move |tx| tx.put_message(&begun).map(drop));
+    write(engine, &turn.context(&at(7)), move |tx| tx.messages().put(&begun).map(drop));
     let text =
         json!({ "type": "text", "text": "In short.", "time": { "start": BEGIN, "end": BEGIN } });
     put(engine, &turn, 8, part(id, "msg_ca", "prt_ca", text));
     summary["time"]["completed"] = json!(BEGIN);
     summary["finish"] = json!("stop");
     let done = message(id, "msg_ca", summary);
-    write(engine, &turn.context(&at(8)), move |tx| tx.put_message(&done).map(drop));
+    write(engine, &turn.context(&at(8)), move |tx| tx.messages().put(&done).map(drop));
     engine.end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
 }
 

@@ -53,7 +53,8 @@ fn stalled_reader_is_bounded_and_catches_up() {
         for first in (0..EVENTS).step_by(GROUP) {
             let name = id.clone();
             let put = move |tx: &turnstone_store::Tx<'_>| {
-                (first..first + GROUP).try_for_each(|nth| tx.set_todos(&name, &todo(nth)).map(drop))
+                (first..first + GROUP)
+                    .try_for_each(|nth| tx.sessions().set_todos(&name, &todo(nth)).map(drop))
             };
             last = Some(house.engine().store().write(&at(1), put));
             if first % (GROUP * 20) == 0 {

@@ -183,7 +183,7 @@ fn status_lists_only_busy_sessions() {
     let ctx = turn.context(&at(5));
     let of = id.clone();
     crate::scripted_session::write(house.engine(), &ctx, move |tx| {
-        tx.set_retry(&of, &name, &named)
+        tx.turns().set_retry(&of, &name, &named)
     });
     assert_eq!(status(), json!({ (id.as_str()): retry }));
     house.engine().end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");

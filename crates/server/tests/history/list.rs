@@ -14,12 +14,13 @@ fn titles(list: &Value) -> Vec<&str> {
 fn store(house: &ServerFixture, like: &str, change: impl FnOnce(&mut Value)) {
     let made = house.client().get(&format!("/session/{like}")).expect(200);
     let stored =
-        house.engine().store().read(&ctx(), |r| r.get_session(&crate::turn_fixture::id(like)));
+        house.engine().store().read(&ctx(), |r| r.sessions().get(&crate::turn_fixture::id(like)));
     let mut value = serde_json::to_value(stored.expect("stored")).expect("a value");
     value["directory"] = made["directory"].clone();
     change(&mut value);
     let session: Session = serde_json::from_value(value).expect("a session");
-    let made = house.engine().store().write(&ctx(), move |tx| tx.create_session(&session)).wait();
+    let made =
+        house.engine().store().write(&ctx(), move |tx| tx.sessions().create(&session)).wait();
     made.expect("stored");
 }
 

@@ -106,7 +106,7 @@ fn process_groups_are_never_sent_to_clients() {
     };
     let mut stream = house.client().stream("/event");
     stream.wait_for("server.connected");
-    let put = move |tx: &turnstone_store::Tx<'_>| tx.put_part(&part);
+    let put = move |tx: &turnstone_store::Tx<'_>| tx.messages().put_part(&part);
     house.engine().store().write(&ctx(), put).wait().expect("written");
     let path = format!("/session/{session}/message");
     let told = stream.wait_for("message.part.updated");

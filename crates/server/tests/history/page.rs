@@ -92,7 +92,7 @@ fn large_limit_returns_510_messages_in_one_page() {
                     session: name.clone(),
                     body: body.clone(),
                 };
-                tx.put_message(&message)?;
+                tx.messages().put(&message)?;
             }
             Ok(())
         });

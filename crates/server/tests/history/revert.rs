@@ -204,11 +204,11 @@ fn long_session_forks_in_few_transactions() {
             crate::turn_fixture::prompt(&session, &format!("{number:04}"), &"text ".repeat(600));
         let store = engine.store();
         let write = move |tx: &turnstone_store::Tx<'_>| {
-            tx.put_message(&prompt.message)?;
+            tx.messages().put(&prompt.message)?;
             for copy in 0..6 {
                 let mut part = prompt.parts[0].clone();
                 part.id = format!("{}_{copy}", part.id).parse().expect("an id");
-                tx.put_part(&part)?;
+                tx.messages().put_part(&part)?;
             }
             Ok(())
         };

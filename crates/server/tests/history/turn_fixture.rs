@@ -71,7 +71,11 @@ pub(crate) fn step(house: &ServerFixture, turn: &Turn, name: &str, files: &[(&st
     let answer = message(&turn.session, &format!("msg_{name}a"), body);
     let step = engine.begin_step(&ctx(), turn, answer.clone()).expect("begins");
     let text = part(&answer, &format!("prt_{name}s"), json!({"type": "text", "text": "writing"}));
-    engine.store().write(&turn.context(&ctx()), move |tx| tx.put_part(&text)).wait().expect("put");
+    engine
+        .store()
+        .write(&turn.context(&ctx()), move |tx| tx.messages().put_part(&text))
+        .wait()
+        .expect("put");
     let state = json!({"status": "running", "input": {}, "time": {"start": 1}});
     let body = json!({"type": "tool", "callID": name, "tool": "write", "state": state});
     let tool = part(&answer, &format!("prt_{name}t"), body);
@@ -108,5 +112,5 @@ pub(crate) fn read(house: &ServerFixture, name: &str) -> Option<String> {
 
 /// Where the session stands.
 pub(crate) fn seq(house: &ServerFixture, session: &str) -> i64 {
-    house.engine().store().read(&ctx(), |r| r.session_seq(&id(session))).expect("reads").0
+    house.engine().store().read(&ctx(), |r| r.sessions().seq(&id(session))).expect("reads").0
 }

@@ -23,9 +23,9 @@ impl StoredState {
         let ctx = Context::new(Actor::new("test").expect("a name"), EpochMillis(0));
         let all = SessionFilter { archived: true, ..SessionFilter::default() };
         let read = house.engine().store().read(&ctx, |r| {
-            let projects = r.projects()?.into_iter().map(|project| project.id.to_string());
-            let sessions = r.list_sessions(&all, None, usize::MAX)?.items.len();
-            Ok((projects.collect(), sessions, r.last_cursor()?.0))
+            let projects = r.projects().list()?.into_iter().map(|project| project.id.to_string());
+            let sessions = r.sessions().list(&all, None, usize::MAX)?.items.len();
+            Ok((projects.collect(), sessions, r.log().last_cursor()?.0))
         });
         let (projects, sessions, end_of_log) = read.expect("read");
         let mut files = BTreeSet::new();

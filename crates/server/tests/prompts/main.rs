@@ -53,13 +53,13 @@ fn said(text: &str) -> Value {
 /// What the sessions of the server do.
 fn is_idle(house: &ServerFixture, session: &str) -> bool {
     let store = house.engine().store();
-    let status = store.read(&beside(), |r| r.session_status(&named(session))).expect("read");
+    let status = store.read(&beside(), |r| r.sessions().status(&named(session))).expect("read");
     status == turnstone_core::model::SessionStatus::Idle
 }
 
 /// The prompts of a session that wait.
 fn inbox(house: &ServerFixture, session: &str) -> Vec<String> {
-    let found = house.engine().store().read(&beside(), |r| r.waiting_prompts(&named(session)));
+    let found = house.engine().store().read(&beside(), |r| r.prompts().waiting(&named(session)));
     found.expect("read").iter().map(|one| one.message.to_string()).collect()
 }
 
@@ -76,5 +76,5 @@ fn waiting(house: &ServerFixture, session: &str) -> String {
 
 /// Where a session stands.
 fn seq(house: &ServerFixture, session: &str) -> i64 {
-    house.engine().store().read(&beside(), |r| r.session_seq(&named(session))).expect("read").0
+    house.engine().store().read(&beside(), |r| r.sessions().seq(&named(session))).expect("read").0
 }

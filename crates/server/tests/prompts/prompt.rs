@@ -178,8 +178,8 @@ fn answer(house: &ServerFixture, turn: &Turn, asked: &str, words: &str) {
     let part = engine.new_part_id(&ctx).expect("an id");
     let part = Part { id: part, session, message: id, body: text };
     let write = move |tx: &turnstone_store::Tx<'_>| {
-        tx.put_message(&message)?;
-        tx.put_part(&part)
+        tx.messages().put(&message)?;
+        tx.messages().put_part(&part)
     };
     engine.store().write(&turn.context(&ctx), write).wait().expect("written");
 }
@@ -233,7 +233,7 @@ fn untaken_prompt_is_answered_after_the_turn() {
         let left = house
             .engine()
             .store()
-            .read(&beside(), |r| r.waiting_prompts(&named(&id)))
+            .read(&beside(), |r| r.prompts().waiting(&named(&id)))
             .expect("read");
         if left.is_empty() && is_idle(&house, &id) {
             let errors = messages(&house, &id);

@@ -109,7 +109,7 @@ fn two_runners_run_each_prompt_once() {
         let answer = asking.join().expect("answered");
         assert_eq!(answer["info"]["finish"], "stop");
     });
-    let turns = house.engine().store().read(&crate::beside(), |r| r.turns(&named(&id)));
+    let turns = house.engine().store().read(&crate::beside(), |r| r.turns().list(&named(&id)));
     assert_eq!(turns.expect("read").len(), 1);
 }
 

@@ -122,7 +122,7 @@ impl PreparedServer {
         let id = session.parse().expect("an id");
         let ctx = Context::new(Actor::new("ada").expect("a name"), EpochMillis(1_794_728_576_000));
         let store = self.house.engine().store();
-        let write = store.write(&ctx, move |tx| tx.set_todos(&id, &todo));
+        let write = store.write(&ctx, move |tx| tx.sessions().set_todos(&id, &todo));
         write.wait().expect("written");
         session
     }

@@ -213,7 +213,7 @@ impl<'a> RecordedDriver<'a> {
                     .house
                     .engine()
                     .store()
-                    .write(&ctx, move |tx| tx.set_todos(&session, &todos));
+                    .write(&ctx, move |tx| tx.sessions().set_todos(&session, &todos));
                 write.wait().expect("written");
             }
             "task" => self.child(state["metadata"]["sessionId"].as_str().unwrap_or_default()),

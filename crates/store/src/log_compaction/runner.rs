@@ -158,7 +158,7 @@ impl LogCompactionRun<'_> {
         let ticket = self.store.write(self.ctx, move |tx| {
             actions
                 .iter()
-                .map(|action| tx.apply_compaction(action))
+                .map(|action| super::apply_action::apply_compaction(tx, action))
                 .collect::<Result<Vec<LogActionOutcome>>>()
         });
         let forgot = ticket.wait()?;
@@ -180,7 +180,7 @@ impl LogCompactionRun<'_> {
         }
         let ticket = self.store.write(self.ctx, move |tx| {
             marks.iter().try_for_each(|(session, settled, scanned)| {
-                tx.mark_compacted(*session, *settled, *scanned)
+                super::apply_action::mark_compacted(tx, *session, *settled, *scanned)
             })
         });
         ticket.wait()

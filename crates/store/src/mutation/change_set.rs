@@ -94,50 +94,53 @@ pub struct FinishedOperation {
     pub report: Value,
 }
 
-impl Tx<'_> {
+/// Opens and closes change sets.
+#[derive(Clone, Copy)]
+pub struct ChangeSetMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl ChangeSetMutations<'_> {
     /// Opens a change set: from here on a crash leaves a window that recovery closes. Repeating it
     /// changes nothing.
     ///
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if the id names another change set of the session.
-    pub fn open_change_set(
-        &self,
-        session: &SessionId,
-        open: &NewChangeSet,
-    ) -> Result<WriteOutcome> {
-        self.append_change_opened(session, &open.id, PreparedPayload::new(open)?)
+    pub fn open(&self, session: &SessionId, open: &NewChangeSet) -> Result<WriteOutcome> {
+        self.append_opened(session, &open.id, PreparedPayload::new(open)?)
     }
 
     /// Copies a change set into a session that was forked, closed as the original is.
     ///
     /// # Errors
     ///
-    /// As [`Tx::open_change_set`] and [`Tx::close_change_set`].
-    pub fn copy_change_set(
+    /// As [`ChangeSetMutations::open`] and [`ChangeSetMutations::close`].
+    pub fn copy(
         &self,
         session: &SessionId,
         copy: &CopyChangeSet,
         close: &CloseChangeSet,
     ) -> Result<WriteOutcome> {
-        self.append_change_opened(session, &copy.open.id, PreparedPayload::new(copy)?)?;
-        self.close_change_set(session, close)
+        self.append_opened(session, &copy.open.id, PreparedPayload::new(copy)?)?;
+        self.close(session, close)
     }
 
-    fn append_change_opened(
+    fn append_opened(
         &self,
         session: &SessionId,
         id: &ChangeId,
         prepared: PreparedPayload,
     ) -> Result<WriteOutcome> {
-        let num = self.session_num(session)?;
-        if let Some((_, opened, _)) = self.find_change_set(num, id)? {
-            if self.is_payload_unchanged(opened, &prepared)? {
+        let num = self.tx.session_num(session)?;
+        if let Some((_, opened, _)) = self.find(num, id)? {
+            if self.tx.is_payload_unchanged(opened, &prepared)? {
                 return Ok(WriteOutcome::No);
             }
             return Err(StoreError::Conflict { kind: "change set", id: id.to_string() });
         }
-        self.append(&EventDraft::new(Some(num), EventKind::ChangeOpened, None).payload(prepared))?;
+        self.tx
+            .append(&EventDraft::new(Some(num), EventKind::ChangeOpened, None).payload(prepared))?;
         Ok(WriteOutcome::Created)
     }
 
@@ -146,35 +149,27 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NotFound`]; [`StoreError::Conflict`] if it was closed with something else.
-    pub fn close_change_set(
-        &self,
-        session: &SessionId,
-        close: &CloseChangeSet,
-    ) -> Result<WriteOutcome> {
-        self.append_change_closed(session, close, false)
+    pub fn close(&self, session: &SessionId, close: &CloseChangeSet) -> Result<WriteOutcome> {
+        self.append_closed(session, close, false)
     }
 
     /// Closes what a dead process left open, whoever holds the lease by now (R32).
     ///
     /// # Errors
     ///
-    /// As [`Tx::close_change_set`].
-    pub fn recover_change_set(
-        &self,
-        session: &SessionId,
-        close: &CloseChangeSet,
-    ) -> Result<WriteOutcome> {
-        self.append_change_closed(session, close, true)
+    /// As [`ChangeSetMutations::close`].
+    pub fn recover(&self, session: &SessionId, close: &CloseChangeSet) -> Result<WriteOutcome> {
+        self.append_closed(session, close, true)
     }
 
-    fn append_change_closed(
+    fn append_closed(
         &self,
         session: &SessionId,
         close: &CloseChangeSet,
         recovers: bool,
     ) -> Result<WriteOutcome> {
-        let num = self.session_num(session)?;
-        let Some((entity, _, closed)) = self.find_change_set(num, &close.id)? else {
+        let num = self.tx.session_num(session)?;
+        let Some((entity, _, closed)) = self.find(num, &close.id)? else {
             return Err(StoreError::NotFound { kind: "change set", id: close.id.to_string() });
         };
         // One text, so that a long list is a value of its own like any long text.
@@ -186,24 +181,21 @@ impl Tx<'_> {
         });
         let prepared = PreparedPayload::new(&payload)?;
         if let Some(closed) = closed {
-            if self.is_payload_unchanged(closed, &prepared)? {
+            if self.tx.is_payload_unchanged(closed, &prepared)? {
                 return Ok(WriteOutcome::No);
             }
             return Err(StoreError::Conflict { kind: "change set", id: close.id.to_string() });
         }
         let draft =
             EventDraft::new(Some(num), EventKind::ChangeClosed, Some(entity)).payload(prepared);
-        self.append(&if recovers { draft.unrestricted() } else { draft })?;
+        self.tx.append(&if recovers { draft.unrestricted() } else { draft })?;
         Ok(WriteOutcome::Updated)
     }
 
     /// `(num, opened, closed)` of a change set.
-    fn find_change_set(
-        &self,
-        session: i64,
-        id: &ChangeId,
-    ) -> Result<Option<(i64, i64, Option<i64>)>> {
+    fn find(&self, session: i64, id: &ChangeId) -> Result<Option<(i64, i64, Option<i64>)>> {
         Ok(self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT num, opened, closed FROM change WHERE session = ?1 AND id = ?2",
@@ -211,26 +203,34 @@ impl Tx<'_> {
             .query_row((session, id.as_str()), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?)
     }
+}
 
+/// Plans and finishes operations: undo, redo, jump, fork and eviction.
+#[derive(Clone, Copy)]
+pub struct OperationMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl OperationMutations<'_> {
     /// Writes an operation down before it begins. Repeating it changes nothing.
     ///
     /// # Errors
     ///
     /// [`StoreError::Busy`] while a turn of the session is open (R45), or another operation.
-    pub fn plan_operation(&self, session: &SessionId, new: &NewOperation) -> Result<WriteOutcome> {
-        let num = self.session_num(session)?;
+    pub fn plan(&self, session: &SessionId, new: &NewOperation) -> Result<WriteOutcome> {
+        let num = self.tx.session_num(session)?;
         let payload = json!({ "id": new.id, "kind": new.kind, "plan": new.plan });
         let prepared = PreparedPayload::new(&payload)?;
-        if let Some((_, planned, _)) = self.find_operation(num, &new.id)? {
-            if self.is_payload_unchanged(planned, &prepared)? {
+        if let Some((_, planned, _)) = self.find(num, &new.id)? {
+            if self.tx.is_payload_unchanged(planned, &prepared)? {
                 return Ok(WriteOutcome::No);
             }
             return Err(StoreError::Conflict { kind: "operation", id: new.id.to_string() });
         }
-        if find_open_turn(self.conn, num)?.is_some() || self.is_in_operation(num)? {
+        if find_open_turn(self.tx.conn, num)?.is_some() || self.is_in_operation(num)? {
             return Err(StoreError::Busy(session.clone()));
         }
-        self.append(
+        self.tx.append(
             &EventDraft::new(Some(num), EventKind::OperationPlanned, None).payload(prepared),
         )?;
         Ok(WriteOutcome::Created)
@@ -239,6 +239,7 @@ impl Tx<'_> {
     /// Tells whether an operation of the session is not over; those done beside it do not count.
     pub(super) fn is_in_operation(&self, session: i64) -> Result<bool> {
         Ok(self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT 1 FROM operation WHERE session = ?1 AND done IS NULL
@@ -254,34 +255,31 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NotFound`]; [`StoreError::Conflict`] if it ended differently.
-    pub fn finish_operation(
-        &self,
-        session: &SessionId,
-        done: &FinishedOperation,
-    ) -> Result<WriteOutcome> {
-        let num = self.session_num(session)?;
-        let Some((entity, _, ended)) = self.find_operation(num, &done.id)? else {
+    pub fn finish(&self, session: &SessionId, done: &FinishedOperation) -> Result<WriteOutcome> {
+        let num = self.tx.session_num(session)?;
+        let Some((entity, _, ended)) = self.find(num, &done.id)? else {
             return Err(StoreError::NotFound { kind: "operation", id: done.id.to_string() });
         };
         let prepared = PreparedPayload::new(&json!({
             "id": done.id, "head": done.head, "taken": done.taken, "report": done.report,
         }))?;
         if let Some(ended) = ended {
-            if self.is_payload_unchanged(ended, &prepared)? {
+            if self.tx.is_payload_unchanged(ended, &prepared)? {
                 return Ok(WriteOutcome::No);
             }
             return Err(StoreError::Conflict { kind: "operation", id: done.id.to_string() });
         }
         let draft = EventDraft::new(Some(num), EventKind::OperationDone, Some(entity));
-        self.append(&draft.payload(prepared))?;
+        self.tx.append(&draft.payload(prepared))?;
         if done.head != HeadMove::Stay {
-            self.rewrite_session(num, self.operation_kind(entity)? != OperationKind::Branch)?;
+            self.tx.sessions().rewrite(num, self.kind(entity)? != OperationKind::Branch)?;
         }
         Ok(WriteOutcome::Updated)
     }
 
-    fn operation_kind(&self, operation: i64) -> Result<OperationKind> {
+    fn kind(&self, operation: i64) -> Result<OperationKind> {
         let word: String = self
+            .tx
             .conn
             .prepare_cached("SELECT kind FROM operation WHERE num = ?1")?
             .query_row([operation], |row| row.get(0))?;
@@ -290,17 +288,39 @@ impl Tx<'_> {
     }
 
     /// `(num, planned, done)` of an operation.
-    pub(super) fn find_operation(
+    pub(super) fn find(
         &self,
         session: i64,
         id: &OperationId,
     ) -> Result<Option<(i64, i64, Option<i64>)>> {
         Ok(self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT num, planned, done FROM operation WHERE session = ?1 AND id = ?2",
             )?
             .query_row((session, id.as_str()), |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
             .optional()?)
+    }
+
+    /// Writes down an operation beside a session that is over.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::StoreError::NoSession`].
+    pub fn record_finished(
+        &self,
+        session: &SessionId,
+        id: &OperationId,
+        kind: OperationKind,
+        plan: &Value,
+    ) -> Result<()> {
+        let num = self.tx.session_num(session)?;
+        let payload = json!({ "id": id, "kind": kind, "plan": plan });
+        let draft = EventDraft::new(Some(num), EventKind::OperationPlanned, None);
+        self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
+        let (head, report) = (HeadMove::Stay, Value::Null);
+        let done = FinishedOperation { id: id.clone(), head, taken: Vec::new(), report };
+        self.finish(session, &done).map(drop)
     }
 }

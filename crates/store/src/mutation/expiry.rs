@@ -3,10 +3,9 @@
 use serde_json::{Value, json};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
-use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::operation::OperationKind;
 use turnstone_core::time::EpochMillis;
 
-use super::change_set::FinishedOperation;
 use crate::error::Result;
 use crate::payload::PreparedPayload;
 use crate::read::{ExpiredTurn, expired_guards, expired_turns, load_payload};
@@ -34,21 +33,27 @@ pub struct GuardExpiry {
     pub work: Value,
 }
 
-impl Tx<'_> {
+/// Records which undo data expired.
+#[derive(Clone, Copy)]
+pub struct ExpiryMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl ExpiryMutations<'_> {
     /// Writes down that turns of a session can no longer be taken back; returns those of which that
     /// is new. Never the newest turn, nor one that runs, nor while an operation might need them.
     ///
-    /// An operation stays open until [`Tx::finish_operation`] says that their bytes are gone.
+    /// An operation stays open until [`OperationMutations::finish`](crate::OperationMutations::finish) says that their bytes are gone.
     ///
     /// # Errors
     ///
     /// [`crate::StoreError::NoSession`].
     pub fn expire_turns(&self, session: &SessionId, expiring: &TurnExpiry) -> Result<Vec<TurnId>> {
-        let num = self.session_num(session)?;
+        let num = self.tx.session_num(session)?;
         if self.has_blocking_operation(session)? {
             return Ok(Vec::new());
         }
-        let known = expired_turns(self.conn, self.blobs, num)?;
+        let known = expired_turns(self.tx.conn, self.tx.blobs, num)?;
         let mut fresh = Vec::new();
         for turn in expiring.turns.iter().filter(|turn| !known.contains_key(*turn)) {
             if self.is_superseded_turn(num, turn)? {
@@ -60,7 +65,7 @@ impl Tx<'_> {
             let plan = json!({ "turns": fresh, "work": expiring.work });
             let payload = json!({ "id": expiring.id, "kind": OperationKind::Expire, "plan": plan });
             let draft = EventDraft::new(Some(num), EventKind::OperationPlanned, None);
-            self.append(&draft.payload(PreparedPayload::new(&payload)?))?;
+            self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
         }
         Ok(fresh)
     }
@@ -69,7 +74,7 @@ impl Tx<'_> {
     /// that is new. Never the newest operation that moved files, nor one that is not over, nor while
     /// an operation might need them.
     ///
-    /// As with turns, the work stays open until [`Tx::finish_operation`].
+    /// As with turns, the work stays open until [`OperationMutations::finish`](crate::OperationMutations::finish).
     ///
     /// # Errors
     ///
@@ -79,11 +84,11 @@ impl Tx<'_> {
         session: &SessionId,
         expiring: &GuardExpiry,
     ) -> Result<Vec<OperationId>> {
-        let num = self.session_num(session)?;
+        let num = self.tx.session_num(session)?;
         if self.has_blocking_operation(session)? {
             return Ok(Vec::new());
         }
-        let known = expired_guards(self.conn, self.blobs, Some(num))?;
+        let known = expired_guards(self.tx.conn, self.tx.blobs, Some(num))?;
         let mut fresh = Vec::new();
         for operation in expiring.operations.iter().filter(|it| !known.contains_key(*it)) {
             if self.is_superseded_operation(num, operation)? {
@@ -95,7 +100,7 @@ impl Tx<'_> {
             let plan = json!({ "turns": none, "guards": fresh, "work": expiring.work });
             let payload = json!({ "id": expiring.id, "kind": OperationKind::Expire, "plan": plan });
             let draft = EventDraft::new(Some(num), EventKind::OperationPlanned, None);
-            self.append(&draft.payload(PreparedPayload::new(&payload)?))?;
+            self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
         }
         Ok(fresh)
     }
@@ -103,6 +108,7 @@ impl Tx<'_> {
     /// Tells whether an operation is over and another one moved files after it.
     fn is_superseded_operation(&self, session: i64, operation: &OperationId) -> Result<bool> {
         Ok(self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT 1 FROM operation WHERE session = ?1 AND id = ?2 AND done IS NOT NULL
@@ -125,7 +131,8 @@ impl Tx<'_> {
         if operations.is_empty() {
             return Ok(None);
         }
-        let known = expired_guards(self.conn, self.blobs, Some(self.session_num(session)?))?;
+        let known =
+            expired_guards(self.tx.conn, self.tx.blobs, Some(self.tx.session_num(session)?))?;
         let gone = operations.iter().find_map(|it| known.get_key_value(it));
         Ok(gone.map(|(operation, at)| (operation.clone(), *at)))
     }
@@ -141,7 +148,7 @@ impl Tx<'_> {
         id: &OperationId,
         turns: &[TurnId],
     ) -> Result<()> {
-        self.record_finished_operation(
+        self.tx.operations().record_finished(
             session,
             id,
             OperationKind::Expire,
@@ -149,30 +156,10 @@ impl Tx<'_> {
         )
     }
 
-    /// Writes down an operation beside a session that is over.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::StoreError::NoSession`].
-    pub fn record_finished_operation(
-        &self,
-        session: &SessionId,
-        id: &OperationId,
-        kind: OperationKind,
-        plan: &Value,
-    ) -> Result<()> {
-        let num = self.session_num(session)?;
-        let payload = json!({ "id": id, "kind": kind, "plan": plan });
-        let draft = EventDraft::new(Some(num), EventKind::OperationPlanned, None);
-        self.append(&draft.payload(PreparedPayload::new(&payload)?))?;
-        let (head, report) = (HeadMove::Stay, Value::Null);
-        let done = FinishedOperation { id: id.clone(), head, taken: Vec::new(), report };
-        self.finish_operation(session, &done).map(drop)
-    }
-
     /// Tells whether a turn has ended and another one came after it.
     fn is_superseded_turn(&self, session: i64, turn: &TurnId) -> Result<bool> {
         Ok(self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT 1 FROM turn WHERE session = ?1 AND id = ?2 AND ended IS NOT NULL
@@ -184,7 +171,7 @@ impl Tx<'_> {
     /// Tells whether an operation is under way that may need what turns of a session did: its own,
     /// one of a session that began it, or one that takes its turns along.
     fn has_blocking_operation(&self, session: &SessionId) -> Result<bool> {
-        let mut statement = self.conn.prepare_cached(
+        let mut statement = self.tx.conn.prepare_cached(
             "SELECT session.id, planned FROM operation
              JOIN session ON session.num = operation.session
              WHERE done IS NULL AND kind NOT IN ('expire', 'forget')",
@@ -193,7 +180,7 @@ impl Tx<'_> {
         let family = self.session_and_ancestors(session)?;
         while let Some(row) = rows.next()? {
             let (busy, planned): (String, i64) = (row.get(0)?, row.get(1)?);
-            let plan = load_payload(self.conn, self.blobs, planned)?;
+            let plan = load_payload(self.tx.conn, self.tx.blobs, planned)?;
             let also = plan.pointer("/plan/also").cloned().unwrap_or_default();
             let also: Vec<(String, String)> = serde_json::from_value(also).unwrap_or_default();
             let is_one = |id: &str| family.iter().any(|one| one == id);
@@ -210,7 +197,7 @@ impl Tx<'_> {
         let mut at = Some(session.to_string());
         while let Some(id) = at.take().filter(|id| !family.contains(id)) {
             let mut parent =
-                self.conn.prepare_cached("SELECT parent FROM session WHERE id = ?1")?;
+                self.tx.conn.prepare_cached("SELECT parent FROM session WHERE id = ?1")?;
             let mut rows = parent.query([&id])?;
             if let Some(row) = rows.next()? {
                 at = row.get(0)?;
@@ -230,14 +217,15 @@ impl Tx<'_> {
         changes: &[(SessionId, ChangeId)],
     ) -> Result<Option<ExpiredTurn>> {
         for (session, change) in changes {
-            let num = self.session_num(session)?;
+            let num = self.tx.session_num(session)?;
             let mut statement = self
+                .tx
                 .conn
                 .prepare_cached("SELECT turn FROM change WHERE session = ?1 AND id = ?2")?;
             let mut rows = statement.query((num, change.as_str()))?;
             let Some(row) = rows.next()? else { continue };
             let turn: String = row.get(0)?;
-            let known = expired_turns(self.conn, self.blobs, num)?;
+            let known = expired_turns(self.tx.conn, self.tx.blobs, num)?;
             if let Some((turn, at)) = known.iter().find(|(id, _)| id.as_str() == turn) {
                 let (session, turn) = (session.clone(), turn.clone());
                 return Ok(Some(ExpiredTurn { session, turn, at: *at }));

@@ -45,7 +45,13 @@ pub struct PromptReceipt {
     pub promoted: Option<SessionSeq>,
 }
 
-impl Tx<'_> {
+/// Admits prompts to the inbox and promotes them.
+#[derive(Clone, Copy)]
+pub struct PromptMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl PromptMutations<'_> {
     /// Puts a prompt into the inbox: message, parts and receipt at once, whoever holds the lease.
     ///
     /// Repeating it returns the first receipt.
@@ -53,7 +59,7 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if the id was used for another prompt.
-    pub fn admit_prompt(
+    pub fn admit(
         &self,
         message: &Message,
         parts: &[Part],
@@ -62,21 +68,26 @@ impl Tx<'_> {
         if !matches!(message.body, MessageBody::User(_)) {
             return Err(StoreError::Invalid("a prompt is a user message".to_owned()));
         }
-        let session = self.session_num(&message.session)?;
-        let known = find_message(self.conn, &message.id)?.is_some();
+        let session = self.tx.session_num(&message.session)?;
+        let known = find_message(self.tx.conn, &message.id)?.is_some();
         let receipt = self.find_receipt(session, &message.id)?;
         let differs = || StoreError::Conflict { kind: "prompt", id: message.id.to_string() };
         if known && receipt.as_ref().is_none_or(|r| r.delivery != delivery) {
             return Err(differs());
         }
-        let mut changed =
-            self.put_message_with_permission(message, AppendPermission::Unrestricted, None)?
-                != WriteOutcome::No;
+        let mut changed = self.tx.messages().put_with_permission(
+            message,
+            AppendPermission::Unrestricted,
+            None,
+        )? != WriteOutcome::No;
         for part in parts {
             if part.message != message.id || part.session != message.session {
                 return Err(StoreError::Invalid("a part of another message".to_owned()));
             }
-            changed |= self.put_part_with_permission(part, AppendPermission::Unrestricted)?
+            changed |= self
+                .tx
+                .messages()
+                .put_part_with_permission(part, AppendPermission::Unrestricted)?
                 != WriteOutcome::No;
         }
         if let Some(receipt) = receipt {
@@ -84,7 +95,7 @@ impl Tx<'_> {
         }
         let payload = PreparedPayload::new(&json!({ "id": message.id, "delivery": delivery }))?;
         let draft = EventDraft::new(Some(session), EventKind::InputAdmitted, None);
-        let at = self.append(&draft.payload(payload))?;
+        let at = self.tx.append(&draft.payload(payload))?;
         let admitted = at.seq.unwrap_or_default();
         Ok(PromptReceipt { message: message.id.clone(), delivery, admitted, promoted: None })
     }
@@ -99,15 +110,18 @@ impl Tx<'_> {
         if !matches!(message.body, MessageBody::User(_)) {
             return Err(StoreError::Invalid("a note is a user message".to_owned()));
         }
-        let session = self.session_num(&message.session)?;
-        let known = find_message(self.conn, &message.id)?.is_some();
-        let mut changed =
-            self.put_message_with_permission(message, AppendPermission::Unrestricted, None)?;
+        let session = self.tx.session_num(&message.session)?;
+        let known = find_message(self.tx.conn, &message.id)?.is_some();
+        let mut changed = self.tx.messages().put_with_permission(
+            message,
+            AppendPermission::Unrestricted,
+            None,
+        )?;
         for part in parts {
             if part.message != message.id || part.session != message.session {
                 return Err(StoreError::Invalid("a part of another message".to_owned()));
             }
-            if self.put_part_with_permission(part, AppendPermission::Unrestricted)?
+            if self.tx.messages().put_part_with_permission(part, AppendPermission::Unrestricted)?
                 != WriteOutcome::No
                 && changed == WriteOutcome::No
             {
@@ -122,7 +136,7 @@ impl Tx<'_> {
     }
 
     fn find_receipt(&self, session: i64, message: &MessageId) -> Result<Option<PromptReceipt>> {
-        let row: Option<(String, i64, Option<i64>)> = self
+        let row: Option<(String, i64, Option<i64>)> = self.tx
             .conn
             .prepare_cached(
                 "SELECT delivery, admitted, promoted FROM input WHERE message = ?1 AND session = ?2",
@@ -148,14 +162,15 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn promote_prompt(
+    pub fn promote(
         &self,
         session: &SessionId,
         delivery: PromptDelivery,
         upto: Option<SessionSeq>,
     ) -> Result<Option<MessageId>> {
-        let num = self.session_num(session)?;
+        let num = self.tx.session_num(session)?;
         let row: Option<(i64, String)> = self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT num, message FROM input
@@ -170,7 +185,7 @@ impl Tx<'_> {
         let Some((entity, message)) = row else { return Ok(None) };
         let payload = PreparedPayload::new(&json!({ "id": message }))?;
         let draft = EventDraft::new(Some(num), EventKind::InputPromoted, Some(entity));
-        self.append(&draft.payload(payload))?;
+        self.tx.append(&draft.payload(payload))?;
         message.parse().map(Some).map_err(|e| StoreError::Internal(format!("{e}")))
     }
 }

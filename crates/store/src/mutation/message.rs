@@ -60,25 +60,31 @@ struct TextRef {
     hash: String,
 }
 
-impl Tx<'_> {
+/// Writes messages, parts and streamed text.
+#[derive(Clone, Copy)]
+pub struct MessageMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl MessageMutations<'_> {
     /// Stores a message: all of it. Repeating it changes nothing.
     ///
     /// # Errors
     ///
     /// [`StoreError::WrongOwner`] if the id names a message of another session,
     /// [`StoreError::Busy`] or [`StoreError::Fenced`] if a turn is open and not the caller's.
-    pub fn put_message(&self, message: &Message) -> Result<WriteOutcome> {
-        self.put_message_with_permission(message, AppendPermission::ByKind, None)
+    pub fn put(&self, message: &Message) -> Result<WriteOutcome> {
+        self.put_with_permission(message, AppendPermission::ByKind, None)
     }
 
-    pub(crate) fn put_message_with_permission(
+    pub(crate) fn put_with_permission(
         &self,
         message: &Message,
         right: AppendPermission,
         turn: Option<i64>,
     ) -> Result<WriteOutcome> {
-        let session = self.session_num(&message.session)?;
-        let found = find_message(self.conn, &message.id)?;
+        let session = self.tx.session_num(&message.session)?;
+        let found = find_message(self.tx.conn, &message.id)?;
         if let Some(found) = found {
             self.check_owner("message", message.id.as_str(), found.session, session)?;
         }
@@ -90,14 +96,14 @@ impl Tx<'_> {
         let prepared =
             PreparedPayload::new(&MessagePayload { id: &message.id, turn, data: &message.body })?;
         if let Some(found) = found
-            && self.is_payload_unchanged(found.image, &prepared)?
+            && self.tx.is_payload_unchanged(found.image, &prepared)?
         {
             return Ok(WriteOutcome::No);
         }
         let entity = found.map(|found| found.num);
         let mut draft = EventDraft::new(Some(session), EventKind::MessageUpdated, entity);
         draft.permission = right;
-        self.append(&draft.payload(prepared))?;
+        self.tx.append(&draft.payload(prepared))?;
         Ok(if found.is_some() { WriteOutcome::Updated } else { WriteOutcome::Created })
     }
 
@@ -106,23 +112,23 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn has_message(&self, id: &MessageId) -> Result<bool> {
-        Ok(find_message(self.conn, id)?.is_some())
+    pub fn contains(&self, id: &MessageId) -> Result<bool> {
+        Ok(find_message(self.tx.conn, id)?.is_some())
     }
 
     /// A message written under the lease belongs to the open turn.
     fn find_leased_turn(&self, session: i64, right: AppendPermission) -> Result<Option<i64>> {
-        if right == AppendPermission::Unrestricted || self.ctx.lease.is_none() {
+        if right == AppendPermission::Unrestricted || self.tx.ctx.lease.is_none() {
             return Ok(None);
         }
-        find_open_turn(self.conn, session)
+        find_open_turn(self.tx.conn, session)
     }
 
     fn check_owner(&self, kind: &'static str, id: &str, owner: i64, asked: i64) -> Result<()> {
         if owner == asked {
             return Ok(());
         }
-        let owner = format!("session {}", self.session_id(owner)?);
+        let owner = format!("session {}", self.tx.session_id(owner)?);
         Err(StoreError::WrongOwner { kind, id: id.to_owned(), owner })
     }
 
@@ -131,21 +137,22 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoMessage`] if the session has no such message.
-    pub fn remove_message(&self, session: &SessionId, message: &MessageId) -> Result<()> {
-        let (num, owner) = self.message_and_session_num(session, message)?;
+    pub fn remove(&self, session: &SessionId, message: &MessageId) -> Result<()> {
+        let (num, owner) = self.num_and_session(session, message)?;
         let payload = PreparedPayload::new(&serde_json::json!({ "id": message }))?;
         let draft = EventDraft::new(Some(owner), EventKind::MessageRemoved, Some(num));
-        self.append(&draft.payload(payload))?;
+        self.tx.append(&draft.payload(payload))?;
         Ok(())
     }
 
     /// The numbers of a message and its session.
-    pub(crate) fn message_and_session_num(
+    pub(crate) fn num_and_session(
         &self,
         session: &SessionId,
         message: &MessageId,
     ) -> Result<(i64, i64)> {
         let found = self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT message.num, session.num FROM message
@@ -157,7 +164,7 @@ impl Tx<'_> {
         if let Some(found) = found {
             return Ok(found);
         }
-        self.session_num(session)?;
+        self.tx.session_num(session)?;
         Err(StoreError::NoMessage { session: session.clone(), message: message.clone() })
     }
 
@@ -174,40 +181,40 @@ impl Tx<'_> {
         self.put_part_with_permission(part, AppendPermission::ByKind)
     }
 
-    /// Stores a message that nobody has yet, with its parts: as [`Tx::put_message`] and
-    /// [`Tx::put_part`] for each of them, with one look at the stream for all.
+    /// Stores a message that nobody has yet, with its parts: as [`MessageMutations::put`] and
+    /// [`MessageMutations::put_part`] for each of them, with one look at the stream for all.
     ///
     /// # Errors
     ///
-    /// As [`Tx::put_message`]; an id that is taken is what the database refuses.
-    pub fn add_message(&self, message: &Message, parts: &[NewPart]) -> Result<()> {
-        let session = self.session_num(&message.session)?;
+    /// As [`MessageMutations::put`]; an id that is taken is what the database refuses.
+    pub fn add(&self, message: &Message, parts: &[NewPart]) -> Result<()> {
+        let session = self.tx.session_num(&message.session)?;
         let turn = self.find_leased_turn(session, AppendPermission::ByKind)?;
         let stored = MessagePayload { id: &message.id, turn, data: &message.body };
         let first = EventDraft::new(Some(session), EventKind::MessageUpdated, None);
         let first = first.payload(PreparedPayload::new(&stored)?);
         // A new message is named by the place of its first event.
-        let num = self.group.cursor.get() + 1;
+        let num = self.tx.group.cursor.get() + 1;
         let parts = parts.iter().map(|part| part.draft(session, num));
         let drafts: Vec<EventDraft> =
             std::iter::once(Ok(first)).chain(parts).collect::<Result<_>>()?;
-        self.append_batch(session, &drafts)
+        self.tx.append_batch(session, &drafts)
     }
 
     /// Stores parts that nobody has yet, behind those their message has.
     ///
     /// # Errors
     ///
-    /// As [`Tx::put_part`]; an id that is taken is what the database refuses.
+    /// As [`MessageMutations::put_part`]; an id that is taken is what the database refuses.
     pub fn add_parts(
         &self,
         session: &SessionId,
         message: &MessageId,
         parts: &[NewPart],
     ) -> Result<()> {
-        let (message, owner) = self.message_and_session_num(session, message)?;
+        let (message, owner) = self.num_and_session(session, message)?;
         let drafts = parts.iter().map(|part| part.draft(owner, message));
-        self.append_batch(owner, &drafts.collect::<Result<Vec<_>>>()?)
+        self.tx.append_batch(owner, &drafts.collect::<Result<Vec<_>>>()?)
     }
 
     pub(crate) fn put_part_with_permission(
@@ -215,8 +222,8 @@ impl Tx<'_> {
         part: &Part,
         right: AppendPermission,
     ) -> Result<WriteOutcome> {
-        let (message, session) = self.message_and_session_num(&part.session, &part.message)?;
-        let found = find_part(self.conn, &part.id)?;
+        let (message, session) = self.num_and_session(&part.session, &part.message)?;
+        let found = find_part(self.tx.conn, &part.id)?;
         if let Some(found) = found {
             self.check_owner("part", part.id.as_str(), found.session, session)?;
             if found.message != message {
@@ -229,14 +236,14 @@ impl Tx<'_> {
         let (prepared, text_len) = self.prepare_part(part, message, found)?;
         if let Some(found) = found {
             // Text streamed after the image makes an equal image a change.
-            if text_len == found.text_len && self.is_payload_unchanged(found.image, &prepared)? {
+            if text_len == found.text_len && self.tx.is_payload_unchanged(found.image, &prepared)? {
                 return Ok(WriteOutcome::No);
             }
         }
         let mut draft =
             EventDraft::new(Some(session), EventKind::PartUpdated, found.map(|found| found.num));
         draft.permission = right;
-        self.append(&draft.payload(prepared))?;
+        self.tx.append(&draft.payload(prepared))?;
         Ok(if found.is_some() { WriteOutcome::Updated } else { WriteOutcome::Created })
     }
 
@@ -244,7 +251,7 @@ impl Tx<'_> {
     fn check_tool_transition(&self, found: PartLocation, part: &Part) -> Result<()> {
         let PartBody::Tool(to) = &part.body else { return Ok(()) };
         let owner = (&part.session, &part.message);
-        let stored = load_part(self.conn, self.blobs, owner, found)?;
+        let stored = load_part(self.tx.conn, self.tx.blobs, owner, found)?;
         if let PartBody::Tool(from) = &stored.body {
             tool_state::check_transition(Some(&from.state), &to.state)?;
         }
@@ -279,7 +286,7 @@ impl Tx<'_> {
         (part, len): (i64, i64),
         text: &mut String,
     ) -> Result<Option<TextRef>> {
-        let streamed = load_part_text(self.conn, part, len)?;
+        let streamed = load_part_text(self.tx.conn, part, len)?;
         if !streamed.starts_with(text.as_str()) || text.is_empty() != streamed.is_empty() {
             return Ok(None);
         }
@@ -298,13 +305,13 @@ impl Tx<'_> {
         let payload =
             PreparedPayload::new(&serde_json::json!({ "id": part, "message": found.message }))?;
         let draft = EventDraft::new(Some(found.session), EventKind::PartRemoved, Some(found.num));
-        self.append(&draft.payload(payload))?;
+        self.tx.append(&draft.payload(payload))?;
         Ok(())
     }
 
     pub(crate) fn require_part(&self, session: &SessionId, part: &PartId) -> Result<PartLocation> {
-        let owner = self.session_num(session)?;
-        match find_part(self.conn, part)? {
+        let owner = self.tx.session_num(session)?;
+        match find_part(self.tx.conn, part)? {
             Some(found) if found.session == owner => Ok(found),
             _ => Err(StoreError::NoPart { session: session.clone(), part: part.clone() }),
         }

@@ -4,6 +4,7 @@ mod change_set;
 mod expiry;
 mod inbox;
 mod message;
+mod project;
 mod replication;
 mod request;
 mod session;
@@ -12,13 +13,17 @@ mod streamed_text;
 mod turn;
 
 pub use change_set::{
-    CloseChangeSet, CopyChangeSet, FinishedOperation, NewChangeSet, NewOperation,
+    ChangeSetMutations, CloseChangeSet, CopyChangeSet, FinishedOperation, NewChangeSet,
+    NewOperation, OperationMutations,
 };
-pub use expiry::{GuardExpiry, TurnExpiry};
-pub use inbox::{PromptDelivery, PromptReceipt};
-pub use message::NewPart;
-pub use replication::ReplicationOutcome;
-pub use share::ShareRecord;
+pub use expiry::{ExpiryMutations, GuardExpiry, TurnExpiry};
+pub use inbox::{PromptDelivery, PromptMutations, PromptReceipt};
+pub use message::{MessageMutations, NewPart};
+pub use project::ProjectMutations;
+pub use replication::{ReplicationOutcome, SyncMutations};
+pub use request::RequestMutations;
+pub use session::SessionMutations;
 pub(crate) use share::find_share;
-pub use turn::{EndTurn, NewTurn, TurnEndOutcome};
+pub use share::{ShareMutations, ShareRecord};
+pub use turn::{EndTurn, NewTurn, TurnEndOutcome, TurnMutations};
 pub(crate) use turn::{TurnEnder, failure_or_default};

@@ -22,7 +22,13 @@ pub enum ReplicationOutcome {
     Before,
 }
 
-impl Tx<'_> {
+/// Applies numbered events that another store recorded.
+#[derive(Clone, Copy)]
+pub struct SyncMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl SyncMutations<'_> {
     /// Takes over the event numbered `number` of a session; one whose number is taken changes nothing.
     ///
     /// A deletion is not taken over here: it is more than one event, see
@@ -31,13 +37,13 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if numbers are left out, or if the event does not fit what is there.
-    pub fn replicate_event(
+    pub fn replicate(
         &self,
         session: &SessionId,
         number: i64,
         body: &SyncBody,
     ) -> Result<ReplicationOutcome> {
-        let latest = self.latest_sync_seq(session)?.unwrap_or(-1);
+        let latest = self.latest_seq(session)?.unwrap_or(-1);
         if number <= latest {
             return Ok(ReplicationOutcome::Before);
         }
@@ -49,21 +55,21 @@ impl Tx<'_> {
         match body {
             SyncBody::Session(image) => self.replicate_session(number, image)?,
             SyncBody::Message(message) => {
-                if self.put_message(message)? == WriteOutcome::No {
-                    let found = find_message(self.conn, &message.id)?;
+                if self.tx.messages().put(message)? == WriteOutcome::No {
+                    let found = find_message(self.tx.conn, &message.id)?;
                     let found = found.map(|found| (found.num, found.image));
                     self.reappend_image(session, EventKind::MessageUpdated, found)?;
                 }
             }
             SyncBody::Part(part) => {
-                if self.put_part(part)? == WriteOutcome::No {
-                    let found = find_part(self.conn, &part.id)?;
+                if self.tx.messages().put_part(part)? == WriteOutcome::No {
+                    let found = find_part(self.tx.conn, &part.id)?;
                     let found = found.map(|found| (found.num, found.image));
                     self.reappend_image(session, EventKind::PartUpdated, found)?;
                 }
             }
-            SyncBody::MessageRemoved(message) => self.remove_message(session, message)?,
-            SyncBody::PartRemoved { part, .. } => self.remove_part(session, part)?,
+            SyncBody::MessageRemoved(message) => self.tx.messages().remove(session, message)?,
+            SyncBody::PartRemoved { part, .. } => self.tx.messages().remove_part(session, part)?,
             SyncBody::SessionDeleted => {
                 return Err(StoreError::Invalid("a deletion is no single event".to_owned()));
             }
@@ -72,8 +78,9 @@ impl Tx<'_> {
     }
 
     /// The number of the newest event of a session that lives; none if there is no such session.
-    pub(crate) fn latest_sync_seq(&self, session: &SessionId) -> Result<Option<i64>> {
+    pub(crate) fn latest_seq(&self, session: &SessionId) -> Result<Option<i64>> {
         let row: Option<(i64, bool)> = self
+            .tx
             .conn
             .prepare_cached("SELECT sync_seq, deleted FROM stream WHERE id = ?1")?
             .query_row([session.as_str()], |row| Ok((row.get(0)?, row.get(1)?)))
@@ -87,14 +94,15 @@ impl Tx<'_> {
 
     fn replicate_session(&self, number: i64, image: &Session) -> Result<()> {
         if number == 0 {
-            self.create_session(image)?;
+            self.tx.sessions().create(image)?;
             return Ok(());
         }
         let mut image = image.clone();
-        let num = self.session_num(&image.id)?;
+        let num = self.tx.session_num(&image.id)?;
         // What the origin counted covers the steps that were taken over so far.
         if let Some(base) = &mut image.usage_base {
             base.counted = self
+                .tx
                 .conn
                 .prepare_cached(
                     "SELECT cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read,
@@ -102,8 +110,9 @@ impl Tx<'_> {
                 )?
                 .query_row([num], usage_from_row::<0>)?;
         }
-        if self.put_session(&image)? == WriteOutcome::No {
+        if self.tx.sessions().put(&image)? == WriteOutcome::No {
             let now: i64 = self
+                .tx
                 .conn
                 .prepare_cached("SELECT image FROM session WHERE num = ?1")?
                 .query_row([num], |row| row.get(0))?;
@@ -119,14 +128,14 @@ impl Tx<'_> {
         kind: EventKind,
         found: Option<(i64, i64)>,
     ) -> Result<()> {
-        let owner = self.session_num(session)?;
+        let owner = self.tx.session_num(session)?;
         let Some((num, image)) = found else {
             return Err(StoreError::Internal(format!("{kind} of nothing")));
         };
-        let value = load_payload(self.conn, self.blobs, image)?;
+        let value = load_payload(self.tx.conn, self.tx.blobs, image)?;
         let draft =
             EventDraft::new(Some(owner), kind, Some(num)).payload(PreparedPayload::new(&value)?);
-        self.append(&draft)?;
+        self.tx.append(&draft)?;
         Ok(())
     }
 }

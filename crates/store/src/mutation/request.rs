@@ -16,26 +16,32 @@ struct RequestLocation {
     resolved: Option<i64>,
 }
 
-impl Tx<'_> {
+/// Writes requests to the user and their answers.
+#[derive(Clone, Copy)]
+pub struct RequestMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl RequestMutations<'_> {
     /// Asks a person. Repeating the same request changes nothing.
     ///
     /// # Errors
     ///
     /// [`StoreError::Conflict`] if the id names another request.
-    pub fn add_request(&self, request: &UserRequest) -> Result<WriteOutcome> {
-        let session = self.session_num(&request.session)?;
+    pub fn add(&self, request: &UserRequest) -> Result<WriteOutcome> {
+        let session = self.tx.session_num(&request.session)?;
         if !request.state.is_pending() {
             return Err(StoreError::Invalid("a new request has no answer yet".to_owned()));
         }
         let prepared = PreparedPayload::new(request)?;
-        if let Some(found) = self.find_request(&request.id)? {
-            if self.is_payload_unchanged(found.asked, &prepared)? {
+        if let Some(found) = self.find(&request.id)? {
+            if self.tx.is_payload_unchanged(found.asked, &prepared)? {
                 return Ok(WriteOutcome::No);
             }
             return Err(StoreError::Conflict { kind: "request", id: request.id.to_string() });
         }
         let draft = EventDraft::new(Some(session), EventKind::RequestAsked, None);
-        self.append(&draft.payload(prepared))?;
+        self.tx.append(&draft.payload(prepared))?;
         Ok(WriteOutcome::Created)
     }
 
@@ -45,25 +51,28 @@ impl Tx<'_> {
     ///
     /// [`StoreError::NotFound`] for an unknown request, [`StoreError::Conflict`] if it was answered
     /// differently, [`StoreError::Invalid`] if the answer does not fit the question.
-    pub fn resolve_request(&self, id: &RequestId, state: &RequestState) -> Result<WriteOutcome> {
-        let Some(found) = self.find_request(id)? else {
+    pub fn resolve(&self, id: &RequestId, state: &RequestState) -> Result<WriteOutcome> {
+        let Some(found) = self.find(id)? else {
             return Err(StoreError::NotFound { kind: "request", id: id.to_string() });
         };
-        let request: UserRequest =
-            serde_json::from_value(crate::read::load_payload(self.conn, self.blobs, found.asked)?)?;
+        let request: UserRequest = serde_json::from_value(crate::read::load_payload(
+            self.tx.conn,
+            self.tx.blobs,
+            found.asked,
+        )?)?;
         if !is_valid_answer(&request.body, state) {
             return Err(StoreError::Invalid(format!("this is no answer to {id}")));
         }
         let prepared = PreparedPayload::new(&serde_json::json!({ "id": id, "state": state }))?;
         if let Some(resolved) = found.resolved {
-            if self.is_payload_unchanged(resolved, &prepared)? {
+            if self.tx.is_payload_unchanged(resolved, &prepared)? {
                 return Ok(WriteOutcome::No);
             }
             return Err(StoreError::Conflict { kind: "answer to", id: id.to_string() });
         }
         let draft =
             EventDraft::new(Some(found.session), EventKind::RequestResolved, Some(found.num));
-        self.append(&draft.payload(prepared))?;
+        self.tx.append(&draft.payload(prepared))?;
         Ok(WriteOutcome::Updated)
     }
 
@@ -75,11 +84,11 @@ impl Tx<'_> {
     ///
     /// [`StoreError::NotFound`] for an unknown request.
     pub fn use_grant(&self, id: &RequestId) -> Result<bool> {
-        let Some(found) = self.find_request(id)? else {
+        let Some(found) = self.find(id)? else {
             return Err(StoreError::NotFound { kind: "request", id: id.to_string() });
         };
         let Some(resolved) = found.resolved else { return Ok(false) };
-        let mut value = crate::read::load_payload(self.conn, self.blobs, resolved)?;
+        let mut value = crate::read::load_payload(self.tx.conn, self.tx.blobs, resolved)?;
         let RequestState::Replied { reply, message, used: false } =
             serde_json::from_value(value["state"].take())?
         else {
@@ -92,12 +101,13 @@ impl Tx<'_> {
         let prepared = PreparedPayload::new(&serde_json::json!({ "id": id, "state": state }))?;
         let draft =
             EventDraft::new(Some(found.session), EventKind::RequestResolved, Some(found.num));
-        self.append(&draft.payload(prepared))?;
+        self.tx.append(&draft.payload(prepared))?;
         Ok(true)
     }
 
-    fn find_request(&self, id: &RequestId) -> Result<Option<RequestLocation>> {
+    fn find(&self, id: &RequestId) -> Result<Option<RequestLocation>> {
         Ok(self
+            .tx
             .conn
             .prepare_cached("SELECT num, session, asked, resolved FROM request WHERE id = ?1")?
             .query_row([id.as_str()], |row| {
@@ -112,15 +122,16 @@ impl Tx<'_> {
     }
 
     /// Withdraws the open requests of a session: its turn ended without an answer.
-    pub(crate) fn withdraw_requests(&self, session: i64) -> Result<()> {
+    pub(crate) fn withdraw_all(&self, session: i64) -> Result<()> {
         let mut statement = self
+            .tx
             .conn
             .prepare_cached("SELECT id FROM request WHERE session = ?1 AND pending = 1")?;
         let ids: Vec<String> =
             statement.query_map([session], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for id in ids {
             let id: RequestId = serde_json::from_value(serde_json::Value::String(id))?;
-            self.resolve_request(&id, &RequestState::Withdrawn)?;
+            self.resolve(&id, &RequestState::Withdrawn)?;
         }
         Ok(())
     }

@@ -21,26 +21,33 @@ pub struct ShareRecord {
     pub url: String,
 }
 
-impl Tx<'_> {
+/// Writes how sessions are shared.
+#[derive(Clone, Copy)]
+pub struct ShareMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl ShareMutations<'_> {
     /// Records that a session is shared. Its later events go to the outbox.
     ///
     /// # Errors
     ///
     /// [`crate::StoreError::NoSession`].
-    pub fn put_share(&self, session: &SessionId, share: &ShareRecord) -> Result<WriteOutcome> {
-        let num = self.session_num(session)?;
-        let found = self.find_share(num)?;
+    pub fn put(&self, session: &SessionId, share: &ShareRecord) -> Result<WriteOutcome> {
+        let num = self.tx.session_num(session)?;
+        let found = self.find(num)?;
         if found.as_ref() == Some(share) {
             return Ok(WriteOutcome::No);
         }
-        self.conn
+        self.tx
+            .conn
             .prepare_cached(
                 "INSERT OR REPLACE INTO share_secret (session, secret) VALUES (?1, ?2)",
             )?
             .execute((num, &share.secret))?;
         let payload = PreparedPayload::new(&json!({ "id": share.id, "url": share.url }))?;
         let draft = EventDraft::new(Some(num), EventKind::ShareCreated, Some(num));
-        self.append(&draft.payload(payload))?;
+        self.tx.append(&draft.payload(payload))?;
         Ok(if found.is_some() { WriteOutcome::Updated } else { WriteOutcome::Created })
     }
 
@@ -49,18 +56,21 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`crate::StoreError::NoSession`].
-    pub fn remove_share(&self, session: &SessionId) -> Result<WriteOutcome> {
-        let num = self.session_num(session)?;
-        if self.find_share(num)?.is_none() {
+    pub fn remove(&self, session: &SessionId) -> Result<WriteOutcome> {
+        let num = self.tx.session_num(session)?;
+        if self.find(num)?.is_none() {
             return Ok(WriteOutcome::No);
         }
-        self.append(&EventDraft::new(Some(num), EventKind::ShareRemoved, Some(num)))?;
-        self.conn.prepare_cached("DELETE FROM share_secret WHERE session = ?1")?.execute([num])?;
+        self.tx.append(&EventDraft::new(Some(num), EventKind::ShareRemoved, Some(num)))?;
+        self.tx
+            .conn
+            .prepare_cached("DELETE FROM share_secret WHERE session = ?1")?
+            .execute([num])?;
         Ok(WriteOutcome::Updated)
     }
 
-    fn find_share(&self, session: i64) -> Result<Option<ShareRecord>> {
-        find_share(self.conn, session)
+    fn find(&self, session: i64) -> Result<Option<ShareRecord>> {
+        find_share(self.tx.conn, session)
     }
 
     /// Forgets outbox rows the hub has acknowledged: those of a session up to `num`.
@@ -69,8 +79,8 @@ impl Tx<'_> {
     ///
     /// [`crate::StoreError::NoSession`].
     pub fn acknowledge_outbox(&self, session: &SessionId, num: i64) -> Result<usize> {
-        let session = self.session_num(session)?;
-        Ok(self
+        let session = self.tx.session_num(session)?;
+        Ok(self.tx
             .conn
             .prepare_cached(
                 "DELETE FROM outbox WHERE num IN

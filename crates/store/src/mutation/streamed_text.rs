@@ -8,15 +8,16 @@ use turnstone_core::time::{LogCursor, SessionSeq};
 
 use crate::checksum::{self, ChecksummedEvent};
 use crate::error::{Result, StoreError};
+use crate::mutation::message::MessageMutations;
 use crate::read::{PartLocation, load_part};
-use crate::tx::{EventDraft, EventPosition, Tx};
+use crate::tx::{EventDraft, EventPosition};
 
 /// Deltas fill a row in place up to this size: it stays within one page, so it costs one page.
 const GROWING_CHUNK_BYTES: usize = 1800;
 /// The longest row.
 const MAX_CHUNK_BYTES: usize = 16 * 1024;
 
-impl Tx<'_> {
+impl MessageMutations<'_> {
     /// Appends `delta` to the text of a text or reasoning part.
     ///
     /// Deltas of one part that meet in one group become one event. An empty delta changes nothing.
@@ -39,14 +40,14 @@ impl Tx<'_> {
             Some(len) => len,
             None => self.move_text_to_chunks(session, part, found)?,
         };
-        self.count_bytes(delta.len() as u64);
+        self.tx.count_bytes(delta.len() as u64);
         self.store_chunks(found.num, from, delta)?;
         let to = from + delta.len() as i64;
         if let Some(extended) = self.extend_delta(found, from, to)? {
             return Ok(Some(extended));
         }
         let draft = EventDraft::new(Some(found.session), EventKind::PartDelta, Some(found.num));
-        self.append(&draft.text(from, to)).map(Some)
+        self.tx.append(&draft.text(from, to)).map(Some)
     }
 
     /// Moves the text a part was created with into its first rows; returns its length.
@@ -56,27 +57,31 @@ impl Tx<'_> {
         part: &PartId,
         found: PartLocation,
     ) -> Result<i64> {
-        let message = self.message_id(found.message)?;
-        let stored = load_part(self.conn, self.blobs, (session, &message), found)?;
+        let message = self.id_of(found.message)?;
+        let stored = load_part(self.tx.conn, self.tx.blobs, (session, &message), found)?;
         #[expect(clippy::wildcard_enum_match_arm, reason = "whatever has no text is refused")]
         let text = match stored.body {
             PartBody::Text(text) => text.text,
             PartBody::Reasoning(text) => text.text,
             _ => return Err(StoreError::Invalid(format!("part {part} has no text to append to"))),
         };
-        let replaced =
-            self.conn.prepare_cached("SELECT 1 FROM chunk WHERE part = ?1")?.exists([found.num])?;
+        let replaced = self
+            .tx
+            .conn
+            .prepare_cached("SELECT 1 FROM chunk WHERE part = ?1")?
+            .exists([found.num])?;
         if replaced {
             let why = format!("the text of part {part} was replaced; write it whole");
             return Err(StoreError::Invalid(why));
         }
-        self.count_bytes(text.len() as u64);
+        self.tx.count_bytes(text.len() as u64);
         self.store_chunks(found.num, 0, &text)?;
         Ok(text.len() as i64)
     }
 
-    fn message_id(&self, num: i64) -> Result<turnstone_core::id::MessageId> {
+    fn id_of(&self, num: i64) -> Result<turnstone_core::id::MessageId> {
         let text: String = self
+            .tx
             .conn
             .prepare_cached("SELECT id FROM message WHERE num = ?1")?
             .query_row([num], |row| row.get(0))?;
@@ -86,6 +91,7 @@ impl Tx<'_> {
     /// Writes `text` at byte `start`: grows the last row while it is small, then starts new ones.
     fn store_chunks(&self, part: i64, mut start: i64, mut text: &str) -> Result<()> {
         let last: Option<(i64, i64, i64, Option<i64>)> = self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT num, start, octet_length(text), sum FROM chunk WHERE part = ?1
@@ -100,7 +106,8 @@ impl Tx<'_> {
                 return Err(StoreError::Invalid(why));
             }
             if len as usize + text.len() <= GROWING_CHUNK_BYTES {
-                self.conn
+                self.tx
+                    .conn
                     .prepare_cached("UPDATE chunk SET text = text || ?2, sum = ?3 WHERE num = ?1")?
                     .execute((num, text, sum.map(|sum| checksum::extend_checksum(sum, text))))?;
                 return Ok(());
@@ -116,7 +123,8 @@ impl Tx<'_> {
     }
 
     fn insert_chunk(&self, part: i64, start: i64, text: &str) -> Result<()> {
-        self.conn
+        self.tx
+            .conn
             .prepare_cached("INSERT INTO chunk (part, start, text, sum) VALUES (?1, ?2, ?3, ?4)")?
             .execute((
                 part,
@@ -134,21 +142,23 @@ impl Tx<'_> {
         from: i64,
         to: i64,
     ) -> Result<Option<EventPosition>> {
-        if self.ctx.expected_seq.is_some() {
+        if self.tx.ctx.expected_seq.is_some() {
             return Ok(None);
         }
         let Some(mut event) = self.find_extendable_delta(found, from)? else { return Ok(None) };
         event.text = event.text.map(|(begin, _)| (begin, to));
-        self.conn
+        self.tx
+            .conn
             .prepare_cached("UPDATE event SET text_to = ?2, sum = ?3 WHERE cursor = ?1")?
             .execute((event.cursor, to, event.checksum()))?;
         self.check_lease(found.session)?;
-        self.conn
+        self.tx
+            .conn
             .prepare_cached("UPDATE part SET text_len = ?2 WHERE num = ?1")?
             .execute((found.num, to))?;
         let appended =
             EventPosition { cursor: LogCursor(event.cursor), seq: event.seq.map(SessionSeq) };
-        self.set_last_appended(appended);
+        self.tx.set_last_appended(appended);
         Ok(Some(appended))
     }
 
@@ -160,6 +170,7 @@ impl Tx<'_> {
     ) -> Result<Option<ChecksummedEvent<'static>>> {
         let kind = EventKind::PartDelta.code();
         Ok(self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT cursor, seq, sync_seq, actor, time, version, text_from FROM event
@@ -167,29 +178,33 @@ impl Tx<'_> {
                                  ORDER BY seq DESC LIMIT 1)
                    AND cursor > ?2 AND kind = ?4 AND entity = ?3 AND text_to = ?5",
             )?
-            .query_row((found.session, self.group.committed_cursor, found.num, kind, to), |row| {
-                Ok(ChecksummedEvent {
-                    cursor: row.get(0)?,
-                    session: Some(found.session),
-                    seq: row.get(1)?,
-                    sync_seq: row.get(2)?,
-                    kind,
-                    entity: found.num,
-                    actor: row.get(3)?,
-                    time: row.get(4)?,
-                    version: row.get(5)?,
-                    payload: None,
-                    refs: None,
-                    text: Some((row.get(6)?, to)),
-                })
-            })
+            .query_row(
+                (found.session, self.tx.group.committed_cursor, found.num, kind, to),
+                |row| {
+                    Ok(ChecksummedEvent {
+                        cursor: row.get(0)?,
+                        session: Some(found.session),
+                        seq: row.get(1)?,
+                        sync_seq: row.get(2)?,
+                        kind,
+                        entity: found.num,
+                        actor: row.get(3)?,
+                        time: row.get(4)?,
+                        version: row.get(5)?,
+                        payload: None,
+                        refs: None,
+                        text: Some((row.get(6)?, to)),
+                    })
+                },
+            )
             .optional()?)
     }
 
     /// An extended event assigns no new number, so the lease is compared by itself.
     fn check_lease(&self, session: i64) -> Result<()> {
-        let Some(lease) = &self.ctx.lease else { return Ok(()) };
+        let Some(lease) = &self.tx.ctx.lease else { return Ok(()) };
         let holds = self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT 1 FROM stream WHERE session = ?1 AND epoch = ?2 AND owner = ?3",

@@ -70,30 +70,38 @@ impl TurnEnder {
     }
 }
 
-impl Tx<'_> {
+/// Begins, moves and ends turns.
+#[derive(Clone, Copy)]
+pub struct TurnMutations<'a> {
+    pub(crate) tx: &'a Tx<'a>,
+}
+
+impl TurnMutations<'_> {
     /// Begins a turn: turn, user message and parts, all or nothing. Repeating it changes nothing.
     ///
     /// # Errors
     ///
     /// [`StoreError::Busy`] while another turn of the session is open, or an operation (R45).
-    pub fn begin_turn(&self, new: &NewTurn) -> Result<SessionSeq> {
-        let session = self.session_num(&new.message.session)?;
+    pub fn begin(&self, new: &NewTurn) -> Result<SessionSeq> {
+        let session = self.tx.session_num(&new.message.session)?;
         let agent = match &new.message.body {
             MessageBody::User(user) => json!({ "agent": user.agent, "model": user.model }),
             MessageBody::Assistant(_) => {
                 return Err(StoreError::Invalid("a turn begins with a user message".to_owned()));
             }
         };
-        if let Some((num, owner, _)) = self.find_turn(&new.id)? {
+        if let Some((num, owner, _)) = self.find(&new.id)? {
             return self.repeated_begin_seq(num, owner, session, new);
         }
-        if find_open_turn(self.conn, session)?.is_some() || self.is_in_operation(session)? {
+        if find_open_turn(self.tx.conn, session)?.is_some()
+            || self.tx.operations().is_in_operation(session)?
+        {
             return Err(StoreError::Busy(new.message.session.clone()));
         }
         let payload = json!({ "id": new.id, "message": new.message.id, "by": agent });
         let draft = EventDraft::new(Some(session), EventKind::TurnAccepted, None).unrestricted();
-        let at = self.append(&draft.payload(PreparedPayload::new(&payload)?))?;
-        self.put_message_with_permission(
+        let at = self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
+        self.tx.messages().put_with_permission(
             &new.message,
             AppendPermission::Unrestricted,
             Some(at.cursor.0),
@@ -102,7 +110,7 @@ impl Tx<'_> {
             if part.message != new.message.id {
                 return Err(StoreError::Invalid("a part of another message".to_owned()));
             }
-            self.put_part_with_permission(part, AppendPermission::Unrestricted)?;
+            self.tx.messages().put_part_with_permission(part, AppendPermission::Unrestricted)?;
         }
         Ok(at.seq.unwrap_or_default())
     }
@@ -115,6 +123,7 @@ impl Tx<'_> {
         new: &NewTurn,
     ) -> Result<SessionSeq> {
         let (message, seq): (String, i64) = self
+            .tx
             .conn
             .prepare_cached(
                 "SELECT turn.message, event.seq FROM turn JOIN event ON event.cursor = turn.num
@@ -128,8 +137,9 @@ impl Tx<'_> {
     }
 
     /// `(num, session, state)` of a turn.
-    fn find_turn(&self, id: &TurnId) -> Result<Option<(i64, i64, TurnState)>> {
+    fn find(&self, id: &TurnId) -> Result<Option<(i64, i64, TurnState)>> {
         let row: Option<(i64, i64, String)> = self
+            .tx
             .conn
             .prepare_cached("SELECT num, session, state FROM turn WHERE id = ?1")?
             .query_row([id.as_str()], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
@@ -143,13 +153,13 @@ impl Tx<'_> {
     }
 
     /// The state of a turn, if it exists.
-    pub(crate) fn find_turn_state(&self, id: &TurnId) -> Result<Option<TurnState>> {
-        Ok(self.find_turn(id)?.map(|found| found.2))
+    pub(crate) fn find_state(&self, id: &TurnId) -> Result<Option<TurnState>> {
+        Ok(self.find(id)?.map(|found| found.2))
     }
 
-    fn require_turn(&self, session: &SessionId, turn: &TurnId) -> Result<(i64, i64, TurnState)> {
-        let owner = self.session_num(session)?;
-        match self.find_turn(turn)? {
+    fn require(&self, session: &SessionId, turn: &TurnId) -> Result<(i64, i64, TurnState)> {
+        let owner = self.tx.session_num(session)?;
+        match self.find(turn)? {
             Some(found) if found.1 == owner => Ok(found),
             _ => Err(StoreError::NotFound { kind: "turn", id: turn.to_string() }),
         }
@@ -160,13 +170,13 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Transition`] if the table does not allow it.
-    pub fn transition_turn(
+    pub fn transition(
         &self,
         session: &SessionId,
         turn: &TurnId,
         event: &TurnEvent,
     ) -> Result<TurnState> {
-        let (num, owner, before) = self.require_turn(session, turn)?;
+        let (num, owner, before) = self.require(session, turn)?;
         let kind = match event {
             TurnEvent::Started => EventKind::TurnStarted,
             TurnEvent::Asked => EventKind::TurnAsked,
@@ -178,7 +188,7 @@ impl Tx<'_> {
         let after = before.apply(event)?;
         if after != before {
             let payload = PreparedPayload::new(&json!({ "id": turn }))?;
-            self.append(&EventDraft::new(Some(owner), kind, Some(num)).payload(payload))?;
+            self.tx.append(&EventDraft::new(Some(owner), kind, Some(num)).payload(payload))?;
         }
         Ok(after)
     }
@@ -194,10 +204,10 @@ impl Tx<'_> {
         turn: &TurnId,
         status: &SessionStatus,
     ) -> Result<()> {
-        let (num, owner, state) = self.require_turn(session, turn)?;
+        let (num, owner, state) = self.require(session, turn)?;
         state.apply(&TurnEvent::Started)?;
         let payload = PreparedPayload::new(&json!({ "id": turn, "status": status }))?;
-        self.append(
+        self.tx.append(
             &EventDraft::new(Some(owner), EventKind::StatusRetrying, Some(num)).payload(payload),
         )?;
         Ok(())
@@ -211,19 +221,20 @@ impl Tx<'_> {
     ///
     /// [`StoreError::NoSession`].
     pub fn request_abort(&self, session: &SessionId) -> Result<Option<TurnId>> {
-        let num = self.session_num(session)?;
-        let Some(turn) = find_open_turn(self.conn, num)? else {
+        let num = self.tx.session_num(session)?;
+        let Some(turn) = find_open_turn(self.tx.conn, num)? else {
             return Ok(None);
         };
         let id: String = self
+            .tx
             .conn
             .prepare_cached("SELECT id FROM turn WHERE num = ?1")?
             .query_row([turn], |row| row.get(0))?;
         let id: TurnId = parse_stored(id)?;
-        if !is_abort_requested(self.conn, num, turn)? {
+        if !is_abort_requested(self.tx.conn, num, turn)? {
             let draft =
                 EventDraft::new(Some(num), EventKind::TurnAbortAsked, Some(turn)).unrestricted();
-            self.append(&draft.payload(PreparedPayload::new(&json!({ "id": id }))?))?;
+            self.tx.append(&draft.payload(PreparedPayload::new(&json!({ "id": id }))?))?;
         }
         Ok(Some(id))
     }
@@ -234,12 +245,12 @@ impl Tx<'_> {
     /// # Errors
     ///
     /// [`StoreError::Transition`] if it has ended differently.
-    pub fn end_turn(&self, end: &EndTurn) -> Result<TurnEndOutcome> {
-        self.end_turn_by(end, TurnEnder::Owner)
+    pub fn end(&self, end: &EndTurn) -> Result<TurnEndOutcome> {
+        self.end_by(end, TurnEnder::Owner)
     }
 
-    pub(crate) fn end_turn_by(&self, end: &EndTurn, hand: TurnEnder) -> Result<TurnEndOutcome> {
-        let (num, session, before) = self.require_turn(&end.session, &end.turn)?;
+    pub(crate) fn end_by(&self, end: &EndTurn, hand: TurnEnder) -> Result<TurnEndOutcome> {
+        let (num, session, before) = self.require(&end.session, &end.turn)?;
         let event = TurnEvent::Ended { outcome: end.outcome };
         let after = before.apply(&event)?;
         if after == before {
@@ -247,17 +258,17 @@ impl Tx<'_> {
         }
         self.close_parts(session, end, hand)?;
         self.close_messages(num, end, hand)?;
-        self.withdraw_requests(session)?;
+        self.tx.requests().withdraw_all(session)?;
         let payload =
             json!({ "id": end.turn, "outcome": end.outcome, "error": end.error.as_ref() });
         let mut draft = EventDraft::new(Some(session), EventKind::TurnEnded, Some(num));
         draft.permission = hand.append_permission();
-        let at = self.append(&draft.payload(PreparedPayload::new(&payload)?))?;
+        let at = self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
         Ok(TurnEndOutcome::Now(at.seq.unwrap_or_default()))
     }
 
     fn close_parts(&self, session: i64, end: &EndTurn, hand: TurnEnder) -> Result<()> {
-        let mut statement = self.conn.prepare_cached(
+        let mut statement = self.tx.conn.prepare_cached(
             "SELECT part.num, part.message, part.session, part.image, text_len, message.id
              FROM part JOIN message ON message.num = part.message
              WHERE part.session = ?1 AND open = 1 ORDER BY part.num",
@@ -268,15 +279,15 @@ impl Tx<'_> {
         for (found, message) in open {
             let message: MessageId =
                 message.parse().map_err(|e| StoreError::Internal(format!("{e}")))?;
-            let mut part = load_part(self.conn, self.blobs, (&end.session, &message), found)?;
+            let mut part = load_part(self.tx.conn, self.tx.blobs, (&end.session, &message), found)?;
             self.close_part(&mut part, end.outcome);
-            self.put_part_with_permission(&part, hand.append_permission())?;
+            self.tx.messages().put_part_with_permission(&part, hand.append_permission())?;
         }
         Ok(())
     }
 
     fn close_part(&self, part: &mut Part, outcome: TurnOutcome) {
-        let now = Number::from(self.now().0);
+        let now = Number::from(self.tx.now().0);
         #[expect(clippy::wildcard_enum_match_arm, reason = "only these are ever open")]
         match &mut part.body {
             PartBody::Tool(call) => {
@@ -285,7 +296,8 @@ impl Tx<'_> {
                     TurnOutcome::Interrupted => "Tool execution was interrupted",
                     TurnOutcome::Completed | TurnOutcome::Failed => "Tool execution did not finish",
                 };
-                if let Some(closed) = tool_state::interrupt_call(&call.state, reason, self.now()) {
+                if let Some(closed) = tool_state::interrupt_call(&call.state, reason, self.tx.now())
+                {
                     call.state = closed;
                 }
             }
@@ -301,23 +313,23 @@ impl Tx<'_> {
 
     /// No message of an ended turn stays half-written.
     fn close_messages(&self, turn: i64, end: &EndTurn, hand: TurnEnder) -> Result<()> {
-        let mut statement = self.conn.prepare_cached(
+        let mut statement = self.tx.conn.prepare_cached(
             "SELECT image FROM message WHERE turn = ?1 AND role = 'assistant' AND session =
                (SELECT session FROM turn WHERE num = ?1) ORDER BY num",
         )?;
         let images: Vec<i64> =
             statement.query_map([turn], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
         for image in images {
-            let mut message = load_message(self.conn, self.blobs, &end.session, image)?;
+            let mut message = load_message(self.tx.conn, self.tx.blobs, &end.session, image)?;
             let MessageBody::Assistant(assistant) = &mut message.body else { continue };
             if assistant.time.completed.is_some() {
                 continue;
             }
-            assistant.time.completed = Some(Number::from(self.now().0));
+            assistant.time.completed = Some(Number::from(self.tx.now().0));
             if assistant.error.is_none() && end.outcome != TurnOutcome::Completed {
                 assistant.error = Some(failure_or_default(end.outcome, end.error.as_ref()));
             }
-            self.put_message_with_permission(&message, hand.append_permission(), None)?;
+            self.tx.messages().put_with_permission(&message, hand.append_permission(), None)?;
         }
         Ok(())
     }

@@ -1,15 +1,11 @@
 //! Change sets, operations and the head, as readers see them.
 
-use std::collections::HashSet;
-
 use rusqlite::{OptionalExtension, Params};
 use serde::Deserialize;
 use serde_json::Value;
 use turnstone_core::change::{ChangeSet, Evidence, FileChange, GitMove, GitPosition};
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
-use turnstone_core::operation::{
-    HeadMove, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
-};
+use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::{EpochMillis, LogCursor};
 
@@ -92,15 +88,21 @@ struct ChangeClosedPayload {
     changes: String,
 }
 
-impl ReadTx<'_> {
+/// Reads change sets.
+#[derive(Clone, Copy)]
+pub struct ChangeSetQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl ChangeSetQueries<'_> {
     /// The change sets of a session, oldest first.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn change_sets(&self, session: &SessionId) -> Result<Vec<ChangeSetRow>> {
-        let num = self.session_num(session)?;
-        self.load_change_sets(
+    pub fn list(&self, session: &SessionId) -> Result<Vec<ChangeSetRow>> {
+        let num = self.read.session_num(session)?;
+        self.load_all(
             "SELECT session, opened, closed FROM change WHERE session = ?1 ORDER BY num",
             [num],
         )
@@ -111,13 +113,9 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn turn_change_sets(
-        &self,
-        session: &SessionId,
-        turn: &TurnId,
-    ) -> Result<Vec<ChangeSetRow>> {
-        let num = self.session_num(session)?;
-        self.load_change_sets(
+    pub fn of_turn(&self, session: &SessionId, turn: &TurnId) -> Result<Vec<ChangeSetRow>> {
+        let num = self.read.session_num(session)?;
+        self.load_all(
             "SELECT session, opened, closed FROM change
              WHERE turn = ?2 AND session = ?1 ORDER BY num",
             (num, turn.as_str()),
@@ -130,13 +128,8 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn change_sets_between(
-        &self,
-        root: &str,
-        from: LogCursor,
-        to: LogCursor,
-    ) -> Result<Vec<ChangeSetRow>> {
-        self.load_change_sets(
+    pub fn between(&self, root: &str, from: LogCursor, to: LogCursor) -> Result<Vec<ChangeSetRow>> {
+        self.load_all(
             "SELECT session, opened, closed FROM change
              WHERE root = ?1 AND (closed IS NULL OR closed > ?2) AND opened < ?3 ORDER BY num",
             (root, from.0, to.0),
@@ -148,13 +141,9 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn find_change_set(
-        &self,
-        session: &SessionId,
-        id: &ChangeId,
-    ) -> Result<Option<ChangeSetRow>> {
-        let num = self.session_num(session)?;
-        let found = self.load_change_sets(
+    pub fn find(&self, session: &SessionId, id: &ChangeId) -> Result<Option<ChangeSetRow>> {
+        let num = self.read.session_num(session)?;
+        let found = self.load_all(
             "SELECT session, opened, closed FROM change WHERE session = ?1 AND id = ?2",
             (num, id.as_str()),
         )?;
@@ -166,8 +155,8 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn open_change_sets(&self, root: Option<&str>) -> Result<Vec<ChangeSetRow>> {
-        self.load_change_sets(
+    pub fn list_open(&self, root: Option<&str>) -> Result<Vec<ChangeSetRow>> {
+        self.load_all(
             "SELECT session, opened, closed FROM change
              WHERE closed IS NULL AND (?1 IS NULL OR root = ?1) ORDER BY num",
             [root],
@@ -179,9 +168,10 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn has_orphaned_change_sets(&self, session: &SessionId) -> Result<bool> {
-        let num = self.session_num(session)?;
+    pub fn has_orphaned(&self, session: &SessionId) -> Result<bool> {
+        let num = self.read.session_num(session)?;
         Ok(self
+            .read
             .conn
             .prepare_cached(
                 "SELECT 1 FROM change JOIN turn ON turn.id = change.turn
@@ -190,29 +180,26 @@ impl ReadTx<'_> {
             .exists([num])?)
     }
 
-    fn load_change_sets(
-        &self,
-        sql: &'static str,
-        values: impl Params,
-    ) -> Result<Vec<ChangeSetRow>> {
-        let mut statement = self.conn.prepare_cached(sql)?;
+    fn load_all(&self, sql: &'static str, values: impl Params) -> Result<Vec<ChangeSetRow>> {
+        let mut statement = self.read.conn.prepare_cached(sql)?;
         let found: Vec<ChangeSetKey> = statement
             .query_map(values, |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
             .collect::<rusqlite::Result<_>>()?;
-        found.into_iter().map(|found| self.load_change_set(found)).collect()
+        found.into_iter().map(|found| self.load(found)).collect()
     }
 
-    fn load_change_set(&self, (session, opened, closed): ChangeSetKey) -> Result<ChangeSetRow> {
+    fn load(&self, (session, opened, closed): ChangeSetKey) -> Result<ChangeSetRow> {
         let session: String = self
+            .read
             .conn
             .prepare_cached("SELECT id FROM stream WHERE session = ?1")?
             .query_row([session], |row| row.get(0))?;
-        let payload = load_payload(self.conn, self.blobs, opened)?;
+        let payload = load_payload(self.read.conn, self.read.blobs, opened)?;
         let copied = payload.get("copied").cloned();
         let copied = copied.map(serde_json::from_value).transpose()?;
         let open: NewChangeSet = serde_json::from_value(payload)?;
         let end: Option<ChangeClosedPayload> = closed
-            .map(|at| load_payload(self.conn, self.blobs, at))
+            .map(|at| load_payload(self.read.conn, self.read.blobs, at))
             .transpose()?
             .map(serde_json::from_value)
             .transpose()?;
@@ -254,6 +241,7 @@ impl ReadTx<'_> {
     /// Only what the database refuses.
     pub fn undone_extent(&self, change: &ChangeId) -> Result<UndoExtent> {
         let row: Option<Option<String>> = self
+            .read
             .conn
             .prepare_cached("SELECT paths FROM taken WHERE change = ?1")?
             .query_row([change.as_str()], |row| row.get(0))
@@ -264,45 +252,22 @@ impl ReadTx<'_> {
             Some(Some(paths)) => UndoExtent::Paths(serde_json::from_str(&paths)?),
         })
     }
+}
 
-    /// Where a session stands: the first thing that is taken back, or nothing at its end (R19).
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::NoSession`].
-    pub fn session_head(&self, session: &SessionId) -> Result<Option<SessionHead>> {
-        let num = self.session_num(session)?;
-        let row: Option<(String, Option<String>)> = self
-            .conn
-            .prepare_cached("SELECT message, part FROM head WHERE session = ?1")?
-            .query_row([num], |row| Ok((row.get(0)?, row.get(1)?)))
-            .optional()?;
-        row.map(|(message, part)| {
-            Ok(SessionHead { message: parse_id(message)?, part: part.map(parse_id).transpose()? })
-        })
-        .transpose()
-    }
+/// Reads operations: undo, redo, jump, fork and eviction.
+#[derive(Clone, Copy)]
+pub struct OperationQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
 
-    /// The sessions whose head is not at their end.
-    ///
-    /// # Errors
-    ///
-    /// Only what the database refuses.
-    pub fn sessions_not_at_tip(&self) -> Result<HashSet<SessionId>> {
-        let mut statement = self
-            .conn
-            .prepare_cached("SELECT id FROM head JOIN session ON session.num = head.session")?;
-        let ids = statement.query_map([], |row| row.get::<_, String>(0))?;
-        ids.map(|id| parse_id(id?)).collect()
-    }
-
+impl OperationQueries<'_> {
     /// The sessions with an operation that is not over; those done beside a session do not count.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
     pub fn sessions_in_operation(&self) -> Result<Vec<SessionId>> {
-        let mut statement = self.conn.prepare_cached(
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT DISTINCT session.id FROM operation
              JOIN session ON session.num = operation.session
              WHERE done IS NULL AND hidden = 0 AND kind NOT IN ('expire', 'forget')",
@@ -321,8 +286,8 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn operations_between(&self, from: LogCursor, to: LogCursor) -> Result<Vec<OperationRow>> {
-        self.load_operations(
+    pub fn between(&self, from: LogCursor, to: LogCursor) -> Result<Vec<OperationRow>> {
+        self.load_all(
             "SELECT operation.id, operation.kind, planned, done, time
              FROM operation JOIN event ON event.cursor = planned
              WHERE (done IS NULL OR done > ?1) AND planned < ?2 ORDER BY operation.num",
@@ -335,9 +300,9 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn operations(&self, session: &SessionId) -> Result<Vec<OperationRow>> {
-        let num = self.session_num(session)?;
-        self.load_operations(
+    pub fn list(&self, session: &SessionId) -> Result<Vec<OperationRow>> {
+        let num = self.read.session_num(session)?;
+        self.load_all(
             "SELECT operation.id, operation.kind, planned, done, time
              FROM operation JOIN event ON event.cursor = planned
              WHERE operation.session = ?1 ORDER BY operation.num",
@@ -345,14 +310,14 @@ impl ReadTx<'_> {
         )
     }
 
-    fn load_operations(&self, sql: &'static str, values: impl Params) -> Result<Vec<OperationRow>> {
-        let mut statement = self.conn.prepare_cached(sql)?;
+    fn load_all(&self, sql: &'static str, values: impl Params) -> Result<Vec<OperationRow>> {
+        let mut statement = self.read.conn.prepare_cached(sql)?;
         let mut rows = statement.query(values)?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             let kind: String = row.get(1)?;
             let (planned, done): (i64, Option<i64>) = (row.get(2)?, row.get(3)?);
-            let mut plan = load_payload(self.conn, self.blobs, planned)?;
+            let mut plan = load_payload(self.read.conn, self.read.blobs, planned)?;
             found.push(OperationRow {
                 id: parse_id(row.get(0)?)?,
                 kind: OperationKind::parse(&kind)
@@ -362,7 +327,7 @@ impl ReadTx<'_> {
                 ended: done.map(LogCursor),
                 plan: plan.get_mut("plan").map(Value::take).unwrap_or_default(),
                 done: done
-                    .map(|at| load_payload(self.conn, self.blobs, at))
+                    .map(|at| load_payload(self.read.conn, self.read.blobs, at))
                     .transpose()?
                     .map(serde_json::from_value)
                     .transpose()?,

@@ -6,10 +6,9 @@ use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::Value;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
-use turnstone_core::model::Session;
 use turnstone_core::time::EpochMillis;
 
-use super::load::{load_payload, load_session};
+use super::load::load_payload;
 use super::reader::{ReadTx, parse_id};
 use crate::blob::BlobDir;
 use crate::error::Result;
@@ -104,15 +103,21 @@ pub struct GuardPin {
     pub plan: Value,
 }
 
-impl ReadTx<'_> {
+/// Reads which undo data expired and what still pins it.
+#[derive(Clone, Copy)]
+pub struct ExpiryQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl ExpiryQueries<'_> {
     /// The operations of all sessions whose guards have not expired, oldest first.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
     pub fn guard_pins(&self) -> Result<Vec<GuardPin>> {
-        let expired = expired_guards(self.conn, self.blobs, None)?;
-        let mut statement = self.conn.prepare_cached(
+        let expired = expired_guards(self.read.conn, self.read.blobs, None)?;
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT session.id, operation.id, planned, time,
                done IS NOT NULL
                AND operation.num < (SELECT max(num) FROM operation AS other
@@ -130,7 +135,7 @@ impl ReadTx<'_> {
             if expired.contains_key(&operation) {
                 continue;
             }
-            let mut payload = load_payload(self.conn, self.blobs, row.get(2)?)?;
+            let mut payload = load_payload(self.read.conn, self.read.blobs, row.get(2)?)?;
             found.push(GuardPin {
                 session: parse_id(row.get(0)?)?,
                 operation,
@@ -151,8 +156,8 @@ impl ReadTx<'_> {
         &self,
         session: &SessionId,
     ) -> Result<BTreeMap<OperationId, EpochMillis>> {
-        let num = self.session_num(session)?;
-        expired_guards(self.conn, self.blobs, Some(num))
+        let num = self.read.session_num(session)?;
+        expired_guards(self.read.conn, self.read.blobs, Some(num))
     }
 
     /// The turns of a session that can no longer be taken back, and since when (R13).
@@ -161,27 +166,8 @@ impl ReadTx<'_> {
     ///
     /// [`crate::StoreError::NoSession`].
     pub fn expired_turns(&self, session: &SessionId) -> Result<BTreeMap<TurnId, EpochMillis>> {
-        let num = self.session_num(session)?;
-        expired_turns(self.conn, self.blobs, num)
-    }
-
-    /// Archived sessions with a field of this name.
-    ///
-    /// # Errors
-    ///
-    /// Only what the database refuses.
-    pub(crate) fn archived_sessions_with_field(&self, field: &str) -> Result<Vec<Session>> {
-        let mut statement = self.conn.prepare_cached(
-            "SELECT session.num FROM session JOIN event ON event.cursor = session.image
-             WHERE archived IS NOT NULL AND hidden = 0 AND instr(payload, ?1) > 0",
-        )?;
-        let mut rows = statement.query([field])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            let session = load_session(self.conn, self.blobs, row.get(0)?)?;
-            found.extend(Some(session).filter(|session| session.extra.contains_key(field)));
-        }
-        Ok(found)
+        let num = self.read.session_num(session)?;
+        expired_turns(self.read.conn, self.read.blobs, num)
     }
 
     /// Which of these names no part of a session that is there is called, and no event of one speaks
@@ -192,7 +178,7 @@ impl ReadTx<'_> {
     /// Only what the database refuses.
     pub fn orphaned_outputs(&self, names: &BTreeSet<String>) -> Result<BTreeSet<String>> {
         let mut unknown = BTreeSet::new();
-        let mut part = self.conn.prepare_cached(
+        let mut part = self.read.conn.prepare_cached(
             "SELECT 1 FROM part JOIN session ON session.num = part.session
              WHERE part.id = ?1 AND hidden = 0",
         )?;
@@ -205,7 +191,7 @@ impl ReadTx<'_> {
             return Ok(unknown);
         }
         // A copy in a fork speaks of it, and what a branch hid may come back.
-        let mut events = self.conn.prepare_cached(
+        let mut events = self.read.conn.prepare_cached(
             "SELECT payload FROM event JOIN session ON session.num = event.session
              WHERE hidden = 0 AND instr(payload, '\"outputPath\"') > 0",
         )?;
@@ -222,8 +208,8 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn unfinished_expiries(&self) -> Result<Vec<UnfinishedExpiry>> {
-        let mut statement = self.conn.prepare_cached(
+    pub fn unfinished(&self) -> Result<Vec<UnfinishedExpiry>> {
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT session.id, operation.id, planned FROM operation
              JOIN session ON session.num = operation.session
              WHERE done IS NULL AND hidden = 0 AND kind = 'expire' ORDER BY operation.num",
@@ -231,7 +217,7 @@ impl ReadTx<'_> {
         let mut rows = statement.query([])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let mut payload = load_payload(self.conn, self.blobs, row.get(2)?)?;
+            let mut payload = load_payload(self.read.conn, self.read.blobs, row.get(2)?)?;
             found.push(UnfinishedExpiry {
                 session: parse_id(row.get(0)?)?,
                 id: parse_id(row.get(1)?)?,

@@ -219,32 +219,33 @@ impl FeedRow {
     }
 }
 
-impl ReadTx<'_> {
+/// Reads the log resolved: each event as the entity it is about.
+#[derive(Clone, Copy)]
+pub struct FeedQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl FeedQueries<'_> {
     /// The events after `cursor`, resolved, at most `limit` and about a mebibyte.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn feed_after(
-        &self,
-        cursor: LogCursor,
-        limit: usize,
-        memo: &mut FeedCache,
-    ) -> Result<FeedPage> {
+    pub fn after(&self, cursor: LogCursor, limit: usize, memo: &mut FeedCache) -> Result<FeedPage> {
         memo.trim();
-        let mut statement = self.conn.prepare_cached(EVENTS_AFTER)?;
+        let mut statement = self.read.conn.prepare_cached(EVENTS_AFTER)?;
         let mut rows = statement.query((cursor.0, limit as i64))?;
         let (mut events, mut bytes) = (Vec::new(), 0);
         while let (true, Some(row)) = (bytes < PAGE_BYTES, rows.next()?) {
             bytes += row_bytes(row)?;
-            let entry = self.feed_row(row)?;
+            let entry = self.row(row)?;
             events.push(self.resolve_row(entry, memo)?);
         }
         let next = events.last().map_or(cursor, |event| event.cursor);
         Ok(FeedPage { events, next })
     }
 
-    pub(super) fn feed_row(&self, row: &Row<'_>) -> Result<FeedRow> {
+    pub(super) fn row(&self, row: &Row<'_>) -> Result<FeedRow> {
         let code: i64 = row.get(6)?;
         let kind = EventKind::from_code(code)
             .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
@@ -252,7 +253,12 @@ impl ReadTx<'_> {
         let refs: Option<String> = row.get(10)?;
         let payload = json
             .map(|json| {
-                payload::restore_long_strings(self.conn, self.blobs, &json, refs.as_deref())
+                payload::restore_long_strings(
+                    self.read.conn,
+                    self.read.blobs,
+                    &json,
+                    refs.as_deref(),
+                )
             })
             .transpose()?;
         let (directory, project): (Option<String>, Option<String>) = (row.get(13)?, row.get(14)?);
@@ -282,11 +288,11 @@ impl ReadTx<'_> {
         mut entry: FeedRow,
         memo: &mut FeedCache,
     ) -> Result<FeedEvent> {
-        let body = self.feed_body(&mut entry, memo)?;
-        Ok(self.feed_event(entry, body))
+        let body = self.body(&mut entry, memo)?;
+        Ok(self.event(entry, body))
     }
 
-    pub(super) fn feed_event(&self, entry: FeedRow, body: FeedBody) -> FeedEvent {
+    pub(super) fn event(&self, entry: FeedRow, body: FeedBody) -> FeedEvent {
         let (seq, sync_seq, place) = (SessionSeq(entry.seq), entry.sync_seq, entry.place);
         FeedEvent {
             cursor: LogCursor(entry.cursor),
@@ -298,7 +304,7 @@ impl ReadTx<'_> {
         }
     }
 
-    fn feed_body(&self, entry: &mut FeedRow, memo: &mut FeedCache) -> Result<FeedBody> {
+    fn body(&self, entry: &mut FeedRow, memo: &mut FeedCache) -> Result<FeedBody> {
         if entry.kind == EventKind::PartDelta && entry.text.is_some() {
             return self.delta_body(entry, memo);
         }
@@ -330,6 +336,7 @@ impl ReadTx<'_> {
             return Ok(FeedBody::Project(Box::new(serde_json::from_value(value)?)));
         }
         let id: String = self
+            .read
             .conn
             .prepare_cached("SELECT id FROM project WHERE num = ?1")?
             .query_row([entry.entity], |row| row.get(0))?;
@@ -353,7 +360,7 @@ impl ReadTx<'_> {
             entry.place = Some((text("directory"), parse_id(text("projectID"))?));
             return Ok(FeedBody::SessionDeleted(None));
         }
-        let session = load_session(self.conn, self.blobs, entry.entity)?;
+        let session = load_session(self.read.conn, self.read.blobs, entry.entity)?;
         let then = self.historical_session(entry.position(), session, memo)?;
         Ok(FeedBody::SessionDeleted(Some(Box::new(then))))
     }
@@ -367,14 +374,14 @@ impl ReadTx<'_> {
         session: Session,
         memo: &mut FeedCache,
     ) -> Result<HistoricalSession> {
-        let usage = self.usage_at_seq(owner, seq, &mut memo.tally)?;
+        let usage = super::historical_usage::usage_at_seq(&self.read, owner, seq, &mut memo.tally)?;
         let (head, is_still_there) = self.head_at(owner, cursor)?;
         Ok(HistoricalSession { session, usage, head, is_head_current: is_still_there })
     }
 
     /// Where a session stood after an event, and whether it stands there still.
     pub(super) fn head_at(&self, session: i64, cursor: i64) -> Result<(Option<SessionHead>, bool)> {
-        let mut statement = self.conn.prepare_cached(
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT event.payload ->> '$.head', operation.done <= ?2
              FROM operation JOIN event ON event.cursor = operation.done
              WHERE operation.session = ?1 ORDER BY operation.done DESC",
@@ -413,12 +420,18 @@ impl ReadTx<'_> {
             memo.messages.insert(entry.entity, message.id.clone());
             return Ok(FeedBody::Message(Box::new(message)));
         }
-        let message = self.message_id(owner, value["message"].as_i64(), &mut memo.messages)?;
+        let message = super::sync_stream::message_id(
+            &self.read,
+            owner,
+            value["message"].as_i64(),
+            &mut memo.messages,
+        )?;
         if entry.kind == EventKind::PartRemoved {
             return Ok(FeedBody::PartRemoved { message, part: parse_id(take_id(&mut value)?)? });
         }
         let len = value["text"]["len"].as_i64();
-        let part = part_from_payload(self.conn, (session, &message), entry.entity, value, len)?;
+        let part =
+            part_from_payload(self.read.conn, (session, &message), entry.entity, value, len)?;
         memo.parts.insert(entry.entity, (part.id.clone(), message));
         Ok(FeedBody::Part(Box::new(part)))
     }
@@ -426,13 +439,16 @@ impl ReadTx<'_> {
     fn delta_body(&self, entry: &FeedRow, memo: &mut FeedCache) -> Result<FeedBody> {
         let stub = FeedBody::Stub { is_deleted: entry.is_deleted };
         let (Some((from, to)), Some(owner)) = (entry.text, entry.owner) else { return Ok(stub) };
-        let Some(delta) = self.load_delta(entry.entity, from, to)? else { return Ok(stub) };
+        let Some(delta) = super::log::load_delta(&self.read, entry.entity, from, to)? else {
+            return Ok(stub);
+        };
         if let Some((part, message)) = memo.parts.get(&entry.entity) {
             let (message, part) = (message.clone(), part.clone());
             return Ok(FeedBody::PartDelta { message, part, text: delta.text });
         }
         // A removed part is still named by its events; the removal itself is never compacted.
         let named: Option<(String, i64)> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT id, message FROM part WHERE num = ?2
@@ -446,7 +462,8 @@ impl ReadTx<'_> {
             .optional()?;
         let Some((part, message)) = named else { return Ok(stub) };
         let part: PartId = parse_id(part)?;
-        let message = self.message_id(owner, Some(message), &mut memo.messages)?;
+        let message =
+            super::sync_stream::message_id(&self.read, owner, Some(message), &mut memo.messages)?;
         memo.parts.insert(entry.entity, (part.clone(), message.clone()));
         Ok(FeedBody::PartDelta { message, part, text: delta.text })
     }

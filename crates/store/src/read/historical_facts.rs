@@ -10,18 +10,19 @@ use rusqlite::OptionalExtension;
 use serde_json::Value;
 
 use super::load::load_payload;
-use super::reader::ReadTx;
 use crate::error::Result;
+use crate::read::session_at_boundary::HistoryQueries;
 
-impl ReadTx<'_> {
+impl HistoryQueries<'_> {
     /// The to-do list of a session at a place in the log; exact at boundaries (R25).
     ///
     /// # Errors
     ///
     /// [`crate::StoreError::NoSession`].
     pub fn todos_at(&self, session: &SessionId, at: LogCursor) -> Result<Vec<Todo>> {
-        let num = self.session_num(session)?;
+        let num = self.read.session_num(session)?;
         let image: Option<i64> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT cursor FROM event
@@ -33,7 +34,7 @@ impl ReadTx<'_> {
         let Some(image) = image else {
             return Ok(Vec::new());
         };
-        let mut value = load_payload(self.conn, self.blobs, image)?;
+        let mut value = load_payload(self.read.conn, self.read.blobs, image)?;
         Ok(serde_json::from_value(value["todos"].take())?)
     }
 
@@ -49,7 +50,7 @@ impl ReadTx<'_> {
         sessions: &[SessionId],
         (from, to): (LogCursor, LogCursor),
     ) -> Result<Vec<PermissionRule>> {
-        let mut statement = self.conn.prepare_cached(
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT permission, pattern, action, granted FROM approval
              WHERE project = (SELECT num FROM project WHERE id = ?1)
                AND granted > ?2 AND granted < ?3 ORDER BY granted",
@@ -57,7 +58,7 @@ impl ReadTx<'_> {
         let mut rows = statement.query((project.as_str(), from.0, to.0))?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let granted = load_payload(self.conn, self.blobs, row.get(3)?)?;
+            let granted = load_payload(self.read.conn, self.read.blobs, row.get(3)?)?;
             let by = granted.get("session").and_then(Value::as_str);
             if by.is_none_or(|by| !sessions.iter().any(|session| session.as_str() == by)) {
                 continue;

@@ -72,83 +72,80 @@ const REMOVED_PARTS: &str = "
 SELECT entity FROM event
 WHERE session = ?1 AND seq >= (SELECT seq FROM event WHERE cursor = ?2) AND seq < ?3 AND kind = 31";
 
-impl ReadTx<'_> {
-    /// What a session had used up after the event `seq` of its stream.
-    pub(super) fn usage_at_seq(
-        &self,
-        session: i64,
-        seq: i64,
-        tally: &mut UsageCache,
-    ) -> Result<SessionUsage> {
-        let usage = match tally.0.get(&session) {
-            Some((known, usage)) if *known <= seq => {
-                usage.plus(self.usage_between(session, *known, seq)?)
-            }
-            _ => self.current_usage(session)?.minus(self.usage_between(session, seq, i64::MAX)?),
-        };
-        tally.0.insert(session, (seq, usage));
-        Ok(usage)
-    }
-
-    fn current_usage(&self, session: i64) -> Result<SessionUsage> {
-        let usage = self
-            .conn
-            .prepare_cached(
-                "SELECT cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read,
-                        tokens_cache_write FROM session WHERE num = ?1",
-            )?
-            .query_row([session], usage_from_row::<0>)
-            .optional()?;
-        Ok(usage.unwrap_or_default())
-    }
-
-    /// By how much the sum changed between two places.
-    fn usage_between(&self, session: i64, from: i64, to: i64) -> Result<SessionUsage> {
-        let mut statement = self.conn.prepare_cached(USAGE_EVENTS)?;
-        let mut rows = statement.query((session, from, to))?;
-        let mut sum = SessionUsage::default();
-        while let Some(row) = rows.next()? {
-            let (seq, code, entity): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
-            let cursor: i64 = row.get(3)?;
-            if EventKind::from_code(code) == Some(EventKind::PartUpdated) {
-                let json = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
-                sum = sum.plus(step_usage(json)?);
-            }
-            // The first image of a part takes nothing's place.
-            if cursor != entity {
-                sum = sum.minus(self.replaced_usage(session, code, entity, seq)?);
-            }
+/// What a session had used up after the event `seq` of its stream.
+pub(super) fn usage_at_seq(
+    read: &ReadTx<'_>,
+    session: i64,
+    seq: i64,
+    tally: &mut UsageCache,
+) -> Result<SessionUsage> {
+    let usage = match tally.0.get(&session) {
+        Some((known, usage)) if *known <= seq => {
+            usage.plus(usage_between(read, session, *known, seq)?)
         }
-        Ok(sum)
-    }
+        _ => current_usage(read, session)?.minus(usage_between(read, session, seq, i64::MAX)?),
+    };
+    tally.0.insert(session, (seq, usage));
+    Ok(usage)
+}
 
-    /// What a part, or a message's parts, counted before the event `seq`.
-    fn replaced_usage(
-        &self,
-        session: i64,
-        code: i64,
-        entity: i64,
-        seq: i64,
-    ) -> Result<SessionUsage> {
-        let whole = EventKind::from_code(code) == Some(EventKind::MessageRemoved);
-        let mut steps: BTreeMap<i64, SessionUsage> = BTreeMap::new();
-        let mut statement = self.conn.prepare_cached(STEP_IMAGES)?;
-        let mut rows = statement.query((session, entity, seq))?;
-        while let Some(row) = rows.next()? {
-            let (part, message): (i64, i64) = (row.get(0)?, row.get(2)?);
-            if (whole && message == entity) || (!whole && part == entity) {
-                let json = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-                steps.insert(part, step_usage(json)?);
-            }
+fn current_usage(read: &ReadTx<'_>, session: i64) -> Result<SessionUsage> {
+    let usage = read
+        .conn
+        .prepare_cached(
+            "SELECT cost, tokens_input, tokens_output, tokens_reasoning, tokens_cache_read,
+                    tokens_cache_write FROM session WHERE num = ?1",
+        )?
+        .query_row([session], usage_from_row::<0>)
+        .optional()?;
+    Ok(usage.unwrap_or_default())
+}
+
+/// By how much the sum changed between two places.
+fn usage_between(read: &ReadTx<'_>, session: i64, from: i64, to: i64) -> Result<SessionUsage> {
+    let mut statement = read.conn.prepare_cached(USAGE_EVENTS)?;
+    let mut rows = statement.query((session, from, to))?;
+    let mut sum = SessionUsage::default();
+    while let Some(row) = rows.next()? {
+        let (seq, code, entity): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        let cursor: i64 = row.get(3)?;
+        if EventKind::from_code(code) == Some(EventKind::PartUpdated) {
+            let json = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
+            sum = sum.plus(step_usage(json)?);
         }
-        if whole && !steps.is_empty() {
-            let mut statement = self.conn.prepare_cached(REMOVED_PARTS)?;
-            let removed =
-                statement.query_map((session, entity, seq), |row| row.get::<_, i64>(0))?;
-            for part in removed {
-                steps.remove(&part.map_err(StoreError::from)?);
-            }
+        // The first image of a part takes nothing's place.
+        if cursor != entity {
+            sum = sum.minus(replaced_usage(read, session, code, entity, seq)?);
         }
-        Ok(steps.into_values().fold(SessionUsage::default(), SessionUsage::plus))
     }
+    Ok(sum)
+}
+
+/// What a part, or a message's parts, counted before the event `seq`.
+fn replaced_usage(
+    read: &ReadTx<'_>,
+    session: i64,
+    code: i64,
+    entity: i64,
+    seq: i64,
+) -> Result<SessionUsage> {
+    let whole = EventKind::from_code(code) == Some(EventKind::MessageRemoved);
+    let mut steps: BTreeMap<i64, SessionUsage> = BTreeMap::new();
+    let mut statement = read.conn.prepare_cached(STEP_IMAGES)?;
+    let mut rows = statement.query((session, entity, seq))?;
+    while let Some(row) = rows.next()? {
+        let (part, message): (i64, i64) = (row.get(0)?, row.get(2)?);
+        if (whole && message == entity) || (!whole && part == entity) {
+            let json = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+            steps.insert(part, step_usage(json)?);
+        }
+    }
+    if whole && !steps.is_empty() {
+        let mut statement = read.conn.prepare_cached(REMOVED_PARTS)?;
+        let removed = statement.query_map((session, entity, seq), |row| row.get::<_, i64>(0))?;
+        for part in removed {
+            steps.remove(&part.map_err(StoreError::from)?);
+        }
+    }
+    Ok(steps.into_values().fold(SessionUsage::default(), SessionUsage::plus))
 }

@@ -3,19 +3,20 @@
 use turnstone_core::context::PromotedPrompt;
 use turnstone_core::id::SessionId;
 
-use super::reader::{ReadTx, parse_id};
+use super::reader::parse_id;
 use crate::error::Result;
+use crate::read::prompt_status::PromptQueries;
 
-impl ReadTx<'_> {
+impl PromptQueries<'_> {
     /// The prompts of the inbox that were taken up, in that order, each with the newest message of
     /// that moment that did not come through the inbox itself (R29).
     ///
     /// # Errors
     ///
     /// [`crate::StoreError::NoSession`].
-    pub fn promoted_prompts(&self, session: &SessionId) -> Result<Vec<PromotedPrompt>> {
-        let num = self.session_num(session)?;
-        let mut statement = self.conn.prepare_cached(
+    pub fn promoted(&self, session: &SessionId) -> Result<Vec<PromotedPrompt>> {
+        let num = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT input.message,
                     (SELECT id FROM message WHERE message.session = ?1
                        AND message.num < event.cursor

@@ -10,6 +10,7 @@ use super::load::{
 };
 use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
+use crate::read::session::SessionQueries;
 
 /// Which sessions to list; every field narrows the list.
 #[derive(Clone, Debug, Default)]
@@ -157,34 +158,34 @@ pub(super) fn limit_plus_one(limit: usize) -> i64 {
     i64::try_from(limit.saturating_add(1)).unwrap_or(i64::MAX)
 }
 
-impl ReadTx<'_> {
+impl SessionQueries<'_> {
     /// A page of sessions, newest change first, beginning at a cursor of the page before.
     ///
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the cursor is not one of ours.
-    pub fn list_sessions(
+    pub fn list(
         &self,
         filter: &SessionFilter,
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<SessionPage> {
-        let make = |row: &Row<'_>| self.session_from_row(row);
-        let (items, next) = self.list_sessions_with(filter, cursor, limit, make)?;
+        let make = |row: &Row<'_>| self.from_row(row);
+        let (items, next) = self.list_with(filter, cursor, limit, make)?;
         Ok(SessionPage { items, next })
     }
 
     /// The session in a row of [`SELECT_SESSIONS`].
-    pub(super) fn session_from_row(&self, row: &Row<'_>) -> Result<SessionRow> {
+    pub(super) fn from_row(&self, row: &Row<'_>) -> Result<SessionRow> {
         let session = match inline_json(row, 3)? {
             Some(json) => serde_json::from_str(json)?,
-            None => serde_json::from_value(self.row_payload(row, 2)?)?,
+            None => serde_json::from_value(row_payload(&self.read, row, 2)?)?,
         };
         Ok(SessionRow { session, usage: usage_from_row::<5>(row)? })
     }
 
     /// A page of sessions, each made from its row, and where the next page begins.
-    pub(super) fn list_sessions_with<T>(
+    pub(super) fn list_with<T>(
         &self,
         filter: &SessionFilter,
         cursor: Option<&str>,
@@ -192,7 +193,7 @@ impl ReadTx<'_> {
         make: impl Fn(&Row<'_>) -> Result<T>,
     ) -> Result<(Vec<T>, Option<String>)> {
         let (updated, num) = parse_session_cursor(cursor)?;
-        let mut statement = self.conn.prepare_cached(SELECT_SESSIONS)?;
+        let mut statement = self.read.conn.prepare_cached(SELECT_SESSIONS)?;
         let mut rows = statement.query(named_params! {
             ":updated": updated,
             ":num": num,
@@ -225,8 +226,9 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn count_sessions(&self, project: Option<&ProjectId>) -> Result<u64> {
+    pub fn count(&self, project: Option<&ProjectId>) -> Result<u64> {
         let count: i64 = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT count(*) FROM session WHERE hidden = 0
@@ -235,20 +237,28 @@ impl ReadTx<'_> {
             .query_row([project.map(ProjectId::as_str)], |row| row.get(0))?;
         Ok(u64::try_from(count).unwrap_or(0))
     }
+}
 
+/// Reads messages and their parts.
+#[derive(Clone, Copy)]
+pub struct MessageQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl MessageQueries<'_> {
     /// A page of messages with their parts: the newest `limit` before `before`, in stream order.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`], or [`StoreError::Invalid`] if the cursor is not one of ours.
-    pub fn list_messages(
+    pub fn list(
         &self,
         session: &SessionId,
         before: Option<&str>,
         limit: usize,
     ) -> Result<MessagePage> {
-        let owner = self.session_num(session)?;
-        let mut statement = self.conn.prepare_cached(SELECT_MESSAGES)?;
+        let owner = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(SELECT_MESSAGES)?;
         let mut rows =
             statement.query((owner, parse_message_cursor(before)?, limit_plus_one(limit)))?;
         let (mut nums, mut items, mut more) = (Vec::new(), Vec::new(), false);
@@ -258,7 +268,7 @@ impl ReadTx<'_> {
                 break;
             }
             nums.push(row.get::<_, i64>(0)?);
-            let message = message_from_payload(session, self.row_payload(row, 1)?)?;
+            let message = message_from_payload(session, row_payload(&self.read, row, 1)?)?;
             items.push(MessageWithParts { message, parts: Vec::new() });
         }
         nums.reverse();
@@ -266,13 +276,6 @@ impl ReadTx<'_> {
         self.load_parts_into(owner, session, &nums, &mut items)?;
         let oldest = nums.first().filter(|_| more);
         Ok(MessagePage { items, before: oldest.map(|num| message_cursor(*num)) })
-    }
-
-    /// The payload in the columns `image, payload, refs` beginning at column `at`.
-    pub(super) fn row_payload(&self, row: &Row<'_>, at: usize) -> Result<serde_json::Value> {
-        let text =
-            |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
-        restore_row_payload(self.conn, self.blobs, row.get(at)?, text(at + 1)?, text(at + 2)?)
     }
 
     /// Reads the parts of all listed messages in one go.
@@ -284,7 +287,7 @@ impl ReadTx<'_> {
         items: &mut [MessageWithParts],
     ) -> Result<()> {
         let (Some(first), Some(last)) = (nums.first(), nums.last()) else { return Ok(()) };
-        let mut statement = self.conn.prepare_cached(SELECT_PARTS)?;
+        let mut statement = self.read.conn.prepare_cached(SELECT_PARTS)?;
         let mut rows = statement.query((owner, first, last))?;
         let mut at = 0;
         while let Some(row) = rows.next()? {
@@ -294,8 +297,14 @@ impl ReadTx<'_> {
             }
             let Some(item) = items.get_mut(at) else { break };
             let owner = (session, &item.message.id);
-            let value = self.row_payload(row, 3)?;
-            item.parts.push(part_from_payload(self.conn, owner, row.get(0)?, value, row.get(2)?)?);
+            let value = row_payload(&self.read, row, 3)?;
+            item.parts.push(part_from_payload(
+                self.read.conn,
+                owner,
+                row.get(0)?,
+                value,
+                row.get(2)?,
+            )?);
         }
         Ok(())
     }
@@ -305,22 +314,18 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoMessage`] if the session has no such message.
-    pub fn get_message(
-        &self,
-        session: &SessionId,
-        message: &MessageId,
-    ) -> Result<MessageWithParts> {
-        let owner = self.session_num(session)?;
+    pub fn get(&self, session: &SessionId, message: &MessageId) -> Result<MessageWithParts> {
+        let owner = self.read.session_num(session)?;
         let missing =
             || StoreError::NoMessage { session: session.clone(), message: message.clone() };
-        let found = find_message(self.conn, message)?.ok_or_else(missing)?;
+        let found = find_message(self.read.conn, message)?.ok_or_else(missing)?;
         if found.session != owner {
             return Err(missing());
         }
-        let message = load_message(self.conn, self.blobs, session, found.image)?;
-        let parts = find_parts(self.conn, owner, found.num)?
+        let message = load_message(self.read.conn, self.read.blobs, session, found.image)?;
+        let parts = find_parts(self.read.conn, owner, found.num)?
             .into_iter()
-            .map(|part| load_part(self.conn, self.blobs, (session, &message.id), part))
+            .map(|part| load_part(self.read.conn, self.read.blobs, (session, &message.id), part))
             .collect::<Result<_>>()?;
         Ok(MessageWithParts { message, parts })
     }
@@ -331,18 +336,29 @@ impl ReadTx<'_> {
     ///
     /// [`StoreError::NoPart`] if the session has no such part.
     pub fn get_part(&self, session: &SessionId, part: &PartId) -> Result<Part> {
-        let owner = self.session_num(session)?;
+        let owner = self.read.session_num(session)?;
         let missing = || StoreError::NoPart { session: session.clone(), part: part.clone() };
-        let found = super::load::find_part(self.conn, part)?.ok_or_else(missing)?;
+        let found = super::load::find_part(self.read.conn, part)?.ok_or_else(missing)?;
         if found.session != owner {
             return Err(missing());
         }
         let message: String = self
+            .read
             .conn
             .prepare_cached("SELECT id FROM message WHERE num = ?1")?
             .query_row([found.message], |row| row.get(0))?;
-        load_part(self.conn, self.blobs, (session, &parse_id(message)?), found)
+        load_part(self.read.conn, self.read.blobs, (session, &parse_id(message)?), found)
     }
+}
+
+/// The payload in the columns `image, payload, refs` beginning at column `at`.
+pub(super) fn row_payload(
+    read: &ReadTx<'_>,
+    row: &Row<'_>,
+    at: usize,
+) -> Result<serde_json::Value> {
+    let text = |column: usize| row.get_ref(column)?.as_str_or_null().map_err(rusqlite::Error::from);
+    restore_row_payload(read.conn, read.blobs, row.get(at)?, text(at + 1)?, text(at + 2)?)
 }
 
 /// The cursor of a place in a list of messages: of one length, so that a word that was made up is none.

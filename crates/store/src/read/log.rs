@@ -90,18 +90,24 @@ FROM event JOIN stream ON stream.session = event.session
 JOIN actor ON actor.num = event.actor
 WHERE event.session = ?3 AND event.seq > ?1 ORDER BY event.seq LIMIT ?2";
 
-impl ReadTx<'_> {
+/// Reads the log as it is stored.
+#[derive(Clone, Copy)]
+pub struct LogQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl LogQueries<'_> {
     /// The events after `cursor`, at most `limit`.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn log_after(&self, cursor: LogCursor, limit: usize) -> Result<LogPage> {
-        let mut statement = self.conn.prepare_cached(COLUMNS_AFTER)?;
+    pub fn after(&self, cursor: LogCursor, limit: usize) -> Result<LogPage> {
+        let mut statement = self.read.conn.prepare_cached(COLUMNS_AFTER)?;
         let mut rows = statement.query((cursor.0, limit as i64))?;
         let mut events = Vec::new();
         while let Some(row) = rows.next()? {
-            events.push(self.log_event_from_row(row)?);
+            events.push(self.event_from_row(row)?);
         }
         Ok(log_page(events, cursor))
     }
@@ -117,27 +123,17 @@ impl ReadTx<'_> {
         seq: SessionSeq,
         limit: usize,
     ) -> Result<LogPage> {
-        let num = self.stream_num(session)?;
-        let mut statement = self.conn.prepare_cached(COLUMNS_STREAM)?;
+        let num = stream_num(&self.read, session)?;
+        let mut statement = self.read.conn.prepare_cached(COLUMNS_STREAM)?;
         let mut rows = statement.query((seq.0, limit as i64, num))?;
         let mut events = Vec::new();
         while let Some(row) = rows.next()? {
-            events.push(self.log_event_from_row(row)?);
+            events.push(self.event_from_row(row)?);
         }
         Ok(log_page(events, LogCursor(0)))
     }
 
-    /// The number of a session that lives or lived.
-    pub(super) fn stream_num(&self, session: &SessionId) -> Result<i64> {
-        let num: Option<i64> = rusqlite::OptionalExtension::optional(
-            self.conn
-                .prepare_cached("SELECT session FROM stream WHERE id = ?1")?
-                .query_row([session.as_str()], |row| row.get(0)),
-        )?;
-        num.ok_or_else(|| StoreError::NoSession(session.clone()))
-    }
-
-    fn log_event_from_row(&self, row: &Row<'_>) -> Result<LogEvent> {
+    fn event_from_row(&self, row: &Row<'_>) -> Result<LogEvent> {
         let code: i64 = row.get(4)?;
         let kind = EventKind::from_code(code)
             .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
@@ -145,13 +141,18 @@ impl ReadTx<'_> {
         let refs: Option<String> = row.get(11)?;
         let payload = json
             .map(|json| {
-                payload::restore_long_strings(self.conn, self.blobs, &json, refs.as_deref())
+                payload::restore_long_strings(
+                    self.read.conn,
+                    self.read.blobs,
+                    &json,
+                    refs.as_deref(),
+                )
             })
             .transpose()?;
         let entity: i64 = row.get(5)?;
         let (from, to): (Option<i64>, Option<i64>) = (row.get(12)?, row.get(13)?);
         let delta = match (from, to) {
-            (Some(from), Some(to)) => self.load_delta(entity, from, to)?,
+            (Some(from), Some(to)) => load_delta(&self.read, entity, from, to)?,
             _ => None,
         };
         let (actor, client) = actor_name::split_actor_client(row.get(6)?);
@@ -172,27 +173,56 @@ impl ReadTx<'_> {
         })
     }
 
-    /// The text a delta appended; absent if the text was replaced since.
-    pub(super) fn load_delta(&self, part: i64, from: i64, to: i64) -> Result<Option<TextDelta>> {
-        let mut statement = self.conn.prepare_cached(
-            "SELECT start, text FROM chunk
-             WHERE part = ?1 AND start < ?3 AND start + octet_length(text) > ?2 ORDER BY start",
-        )?;
-        let mut rows = statement.query((part, from, to))?;
-        let mut text = String::new();
-        while let Some(row) = rows.next()? {
-            let start: i64 = row.get(0)?;
-            let chunk = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
-            let begin = usize::try_from(from - start).unwrap_or(0);
-            let end = usize::try_from(to - start).unwrap_or(0).min(chunk.len());
-            match chunk.get(begin..end) {
-                Some(piece) => text.push_str(piece),
-                None => return Ok(None),
-            }
-        }
-        let whole = text.len() as i64 == to - from;
-        Ok(whole.then_some(TextDelta { from, text }))
+    /// The newest cursor of the log.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn last_cursor(&self) -> Result<LogCursor> {
+        let cursor = self
+            .read
+            .conn
+            .prepare_cached("SELECT coalesce(max(cursor), 0) FROM event")?
+            .query_row([], |row| row.get(0))?;
+        Ok(LogCursor(cursor))
     }
+}
+
+/// The number of a session that lives or lived.
+pub(super) fn stream_num(read: &ReadTx<'_>, session: &SessionId) -> Result<i64> {
+    let num: Option<i64> = rusqlite::OptionalExtension::optional(
+        read.conn
+            .prepare_cached("SELECT session FROM stream WHERE id = ?1")?
+            .query_row([session.as_str()], |row| row.get(0)),
+    )?;
+    num.ok_or_else(|| StoreError::NoSession(session.clone()))
+}
+
+/// The text a delta appended; absent if the text was replaced since.
+pub(super) fn load_delta(
+    read: &ReadTx<'_>,
+    part: i64,
+    from: i64,
+    to: i64,
+) -> Result<Option<TextDelta>> {
+    let mut statement = read.conn.prepare_cached(
+        "SELECT start, text FROM chunk
+         WHERE part = ?1 AND start < ?3 AND start + octet_length(text) > ?2 ORDER BY start",
+    )?;
+    let mut rows = statement.query((part, from, to))?;
+    let mut text = String::new();
+    while let Some(row) = rows.next()? {
+        let start: i64 = row.get(0)?;
+        let chunk = row.get_ref(1)?.as_str().map_err(rusqlite::Error::from)?;
+        let begin = usize::try_from(from - start).unwrap_or(0);
+        let end = usize::try_from(to - start).unwrap_or(0).min(chunk.len());
+        match chunk.get(begin..end) {
+            Some(piece) => text.push_str(piece),
+            None => return Ok(None),
+        }
+    }
+    let whole = text.len() as i64 == to - from;
+    Ok(whole.then_some(TextDelta { from, text }))
 }
 
 fn log_page(events: Vec<LogEvent>, from: LogCursor) -> LogPage {
@@ -229,7 +259,7 @@ impl<'s> LogTail<'s> {
         let mut left = wait;
         loop {
             let mark = self.store.commit_watch().mark();
-            let page = self.store.read(&self.ctx, |r| r.log_after(self.cursor, limit))?;
+            let page = self.store.read(&self.ctx, |r| r.log().after(self.cursor, limit))?;
             if !page.events.is_empty() || left.is_zero() {
                 self.cursor = page.next;
                 return Ok(page);

@@ -1,15 +1,14 @@
 //! Prompts on their way: what waits in the inboxes, and which turn took a prompt up.
 
+use crate::mutation::{PromptDelivery, PromptReceipt};
 use rusqlite::OptionalExtension;
-use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
+use turnstone_core::id::{MessageId, SessionId, TurnId};
 use turnstone_core::time::LogCursor;
+use turnstone_core::time::SessionSeq;
 use turnstone_core::turn::TurnState;
 
 use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
-
-/// Among so many of the newest messages the greatest id is looked for.
-const RECENT_MESSAGES: i64 = 64;
 
 /// What became of a prompt.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,19 +19,21 @@ pub enum PromptStatus {
     InTurn(TurnId, TurnState),
 }
 
-impl ReadTx<'_> {
+/// Reads prompts: their status, what waits and what was promoted.
+#[derive(Clone, Copy)]
+pub struct PromptQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl PromptQueries<'_> {
     /// What became of a prompt; nothing for a message that asks for no answer (R29).
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn prompt_status(
-        &self,
-        session: &SessionId,
-        message: &MessageId,
-    ) -> Result<Option<PromptStatus>> {
-        let num = self.session_num(session)?;
-        let begun = self.find_prompt_turn(
+    pub fn status(&self, session: &SessionId, message: &MessageId) -> Result<Option<PromptStatus>> {
+        let num = self.read.session_num(session)?;
+        let begun = self.find_turn(
             "SELECT id, state FROM turn WHERE session = ?1 AND message = ?2
              ORDER BY num DESC LIMIT 1",
             (num, message.as_str()),
@@ -41,6 +42,7 @@ impl ReadTx<'_> {
             return Ok(begun);
         }
         let promoted: Option<Option<i64>> = self
+            .read
             .conn
             .prepare_cached("SELECT promoted FROM input WHERE session = ?1 AND message = ?2")?
             .query_row((num, message.as_str()), |row| row.get(0))
@@ -49,7 +51,7 @@ impl ReadTx<'_> {
             None => Ok(None),
             Some(None) => Ok(Some(PromptStatus::Waiting)),
             // It steered the turn that was open at that moment.
-            Some(Some(seq)) => self.find_prompt_turn(
+            Some(Some(seq)) => self.find_turn(
                 "SELECT id, state FROM turn WHERE session = ?1 AND num <
                    (SELECT cursor FROM event WHERE event.session = ?1 AND event.seq = ?2)
                  ORDER BY num DESC LIMIT 1",
@@ -58,12 +60,13 @@ impl ReadTx<'_> {
         }
     }
 
-    fn find_prompt_turn(
+    fn find_turn(
         &self,
         sql: &'static str,
         by: impl rusqlite::Params,
     ) -> Result<Option<PromptStatus>> {
         let row: Option<(String, String)> = self
+            .read
             .conn
             .prepare_cached(sql)?
             .query_row(by, |row| Ok((row.get(0)?, row.get(1)?)))
@@ -82,8 +85,9 @@ impl ReadTx<'_> {
     ///
     /// [`StoreError::NoSession`].
     pub fn last_answer(&self, session: &SessionId, turn: &TurnId) -> Result<Option<MessageId>> {
-        let num = self.session_num(session)?;
+        let num = self.read.session_num(session)?;
         let id: Option<String> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT message.id FROM message JOIN turn ON message.turn = turn.num
@@ -102,13 +106,10 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn newest_steering_prompt(
-        &self,
-        session: &SessionId,
-        turn: &TurnId,
-    ) -> Result<Option<MessageId>> {
-        let num = self.session_num(session)?;
+    pub fn newest_steering(&self, session: &SessionId, turn: &TurnId) -> Result<Option<MessageId>> {
+        let num = self.read.session_num(session)?;
         let id: Option<String> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT input.message FROM input
@@ -127,14 +128,15 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn first_prompt_since(
+    pub fn first_since(
         &self,
         session: &SessionId,
         at: LogCursor,
         actor: &str,
     ) -> Result<Option<MessageId>> {
-        let num = self.session_num(session)?;
+        let num = self.read.session_num(session)?;
         let id: Option<String> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT id FROM message
@@ -158,8 +160,9 @@ impl ReadTx<'_> {
         session: &SessionId,
         message: &MessageId,
     ) -> Result<Option<TurnId>> {
-        let num = self.session_num(session)?;
+        let num = self.read.session_num(session)?;
         let turn: Option<Option<String>> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT turn.id FROM message
@@ -173,32 +176,13 @@ impl ReadTx<'_> {
         turn.ok_or_else(missing)?.map(parse_id).transpose()
     }
 
-    /// The message that a part is of.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::NoPart`].
-    pub fn message_of_part(&self, session: &SessionId, part: &PartId) -> Result<MessageId> {
-        let num = self.session_num(session)?;
-        let message: Option<String> = self
-            .conn
-            .prepare_cached(
-                "SELECT message.id FROM part JOIN message ON message.num = part.message
-                 WHERE part.id = ?1 AND part.session = ?2",
-            )?
-            .query_row((part.as_str(), num), |row| row.get(0))
-            .optional()?;
-        let missing = || StoreError::NoPart { session: session.clone(), part: part.clone() };
-        parse_id(message.ok_or_else(missing)?)
-    }
-
     /// The sessions with prompts that no turn has taken up, the longest waiting first.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn sessions_with_waiting_prompts(&self) -> Result<Vec<SessionId>> {
-        let mut statement = self.conn.prepare_cached(
+    pub fn sessions_with_waiting(&self) -> Result<Vec<SessionId>> {
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT session.id FROM input JOIN session ON session.num = input.session
              WHERE input.promoted IS NULL AND session.hidden = 0
              GROUP BY session.num ORDER BY min(input.num)",
@@ -211,20 +195,28 @@ impl ReadTx<'_> {
         Ok(found)
     }
 
-    /// The greatest id among the newest messages of a session: what a new one has to sort after.
+    /// The prompts of a session that no turn has taken up, oldest first.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn greatest_recent_message_id(&self, session: &SessionId) -> Result<Option<MessageId>> {
-        let num = self.session_num(session)?;
-        let id: Option<String> = self
-            .conn
-            .prepare_cached(
-                "SELECT max(id) FROM
-                   (SELECT id FROM message WHERE session = ?1 ORDER BY num DESC LIMIT ?2)",
-            )?
-            .query_row((num, RECENT_MESSAGES), |row| row.get(0))?;
-        id.map(parse_id).transpose()
+    pub fn waiting(&self, session: &SessionId) -> Result<Vec<PromptReceipt>> {
+        let num = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(
+            "SELECT message, delivery, admitted FROM input
+             WHERE session = ?1 AND promoted IS NULL ORDER BY num",
+        )?;
+        let mut rows = statement.query([num])?;
+        let mut waiting = Vec::new();
+        while let Some(row) = rows.next()? {
+            let queue = row.get::<_, String>(1)? == "queue";
+            waiting.push(PromptReceipt {
+                message: parse_id(row.get(0)?)?,
+                delivery: if queue { PromptDelivery::Queue } else { PromptDelivery::Steer },
+                admitted: SessionSeq(row.get(2)?),
+                promoted: None,
+            });
+        }
+        Ok(waiting)
     }
 }

@@ -6,31 +6,30 @@ use turnstone_core::id::{MessageId, PartId, SessionId};
 
 use super::list::{SELECT_MESSAGES, SELECT_PARTS};
 use super::load::{message_from_payload, part_from_payload};
-use super::reader::{ReadTx, parse_id};
+use super::reader::parse_id;
 use super::wire_json::inline_entity;
 use crate::error::Result;
+use crate::read::list::MessageQueries;
 
-impl ReadTx<'_> {
+impl MessageQueries<'_> {
     /// All messages of a session in stream order, with their parts in JSON as a
     /// [`turnstone_core::model::PartBody`] is written.
     ///
     /// # Errors
     ///
     /// [`crate::StoreError::NoSession`].
-    pub fn messages_with_raw_parts(
-        &self,
-        session: &SessionId,
-    ) -> Result<Vec<CopiedMessage<String>>> {
-        let owner = self.session_num(session)?;
-        let mut statement = self.conn.prepare_cached(SELECT_MESSAGES)?;
+    pub fn list_with_raw_parts(&self, session: &SessionId) -> Result<Vec<CopiedMessage<String>>> {
+        let owner = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(SELECT_MESSAGES)?;
         let mut rows = statement.query((owner, i64::MAX, i64::MAX))?;
         let mut found: Vec<(i64, CopiedMessage<String>)> = Vec::new();
         while let Some(row) = rows.next()? {
-            let message = message_from_payload(session, self.row_payload(row, 1)?)?;
+            let message =
+                message_from_payload(session, super::list::row_payload(&self.read, row, 1)?)?;
             found.push((row.get(0)?, (message, Vec::new())));
         }
         found.reverse();
-        let mut statement = self.conn.prepare_cached(SELECT_PARTS)?;
+        let mut statement = self.read.conn.prepare_cached(SELECT_PARTS)?;
         let mut rows = statement.query((owner, i64::MIN, i64::MAX))?;
         let mut at = 0;
         while let Some(row) = rows.next()? {
@@ -49,8 +48,13 @@ impl ReadTx<'_> {
         if let (None, Some(stored)) = (text_len, inline_entity(row, 4)?) {
             return Ok((parse_id(stored.id.into_owned())?, stored.data.get().to_owned()));
         }
-        let part =
-            part_from_payload(self.conn, owner, row.get(0)?, self.row_payload(row, 3)?, text_len)?;
+        let part = part_from_payload(
+            self.read.conn,
+            owner,
+            row.get(0)?,
+            super::list::row_payload(&self.read, row, 3)?,
+            text_len,
+        )?;
         Ok((part.id, serde_json::to_string(&part.body)?))
     }
 }

@@ -7,8 +7,8 @@ use turnstone_core::time::{EpochMillis, LogCursor};
 
 use super::feed::{FeedBody, FeedCache, FeedEvent, FeedRow};
 use super::load::{PartLocation, load_part};
-use super::reader::ReadTx;
 use crate::error::Result;
+use crate::read::feed::FeedQueries;
 use rusqlite::OptionalExtension;
 
 const EVENTS_BACKWARDS: &str = "
@@ -19,7 +19,7 @@ LEFT JOIN session ON session.num = event.session
 LEFT JOIN project ON project.num = session.project
 WHERE cursor <= ?1 AND time >= ?2 ORDER BY cursor DESC LIMIT ?3";
 
-impl ReadTx<'_> {
+impl FeedQueries<'_> {
     /// The newest state of each thing touched since `since` and up to `upto`, looking at no more than
     /// `most` events: sessions, messages, parts with all their text, lists, requests, and what each
     /// session is doing. Never a delta. In the order in which they were last touched.
@@ -27,19 +27,19 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn feed_recent(
+    pub fn recent(
         &self,
         upto: LogCursor,
         since: EpochMillis,
         most: usize,
     ) -> Result<Vec<FeedEvent>> {
-        let mut statement = self.conn.prepare_cached(EVENTS_BACKWARDS)?;
+        let mut statement = self.read.conn.prepare_cached(EVENTS_BACKWARDS)?;
         let mut rows = statement.query((upto.0, since.0, most as i64))?;
         let mut memo = FeedCache::default();
         let mut seen = BTreeSet::new();
         let mut found = BTreeMap::new();
         while let Some(row) = rows.next()? {
-            let entry = self.feed_row(row)?;
+            let entry = self.row(row)?;
             let Some(class) = resent_class(entry.kind) else { continue };
             if entry.id.is_none() || !seen.insert((class, dedup_key(&entry, class))) {
                 continue;
@@ -59,15 +59,15 @@ impl ReadTx<'_> {
     ) -> Result<Option<FeedEvent>> {
         if class == EntityClass::Status {
             let Some(id) = entry.id.as_ref() else { return Ok(None) };
-            let status = match self.find_session(id)? {
-                Some(_) => self.session_status(id)?,
+            let status = match self.read.sessions().find(id)? {
+                Some(_) => self.read.sessions().status(id)?,
                 None => return Ok(None),
             };
-            return Ok(Some(self.feed_event(entry, FeedBody::Status(status))));
+            return Ok(Some(self.event(entry, FeedBody::Status(status))));
         }
         if matches!(entry.kind, EventKind::PartUpdated | EventKind::PartDelta) {
             let part = self.current_part(&entry, memo)?;
-            return Ok(part.map(|body| self.feed_event(entry, body)));
+            return Ok(part.map(|body| self.event(entry, body)));
         }
         let event = self.resolve_row(entry, memo)?;
         Ok((!matches!(event.body, FeedBody::Stub { .. })).then_some(event))
@@ -76,6 +76,7 @@ impl ReadTx<'_> {
     /// A part with the text it has by now, if it is still there.
     fn current_part(&self, entry: &FeedRow, memo: &mut FeedCache) -> Result<Option<FeedBody>> {
         let found = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT num, message, session, image, text_len FROM part WHERE num = ?1",
@@ -83,8 +84,13 @@ impl ReadTx<'_> {
             .query_row([entry.entity], PartLocation::from_row)
             .optional()?;
         let (Some(found), Some(session)) = (found, &entry.id) else { return Ok(None) };
-        let message = self.message_id(found.session, Some(found.message), &mut memo.messages)?;
-        let part = load_part(self.conn, self.blobs, (session, &message), found)?;
+        let message = super::sync_stream::message_id(
+            &self.read,
+            found.session,
+            Some(found.message),
+            &mut memo.messages,
+        )?;
+        let part = load_part(self.read.conn, self.read.blobs, (session, &message), found)?;
         Ok(Some(FeedBody::Part(Box::new(part))))
     }
 }

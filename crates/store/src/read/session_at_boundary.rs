@@ -95,7 +95,13 @@ SELECT seq, cursor, kind, entity, time,
        CASE WHEN cursor = entity THEN payload ->> '$.data.type' END
 FROM event WHERE session = ?1 AND seq > ?2 ORDER BY seq";
 
-impl ReadTx<'_> {
+/// Reads what a session was at an earlier point of its stream.
+#[derive(Clone, Copy)]
+pub struct HistoryQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl HistoryQueries<'_> {
     /// The boundaries of a session after `seq`, at most `limit`.
     ///
     /// # Errors
@@ -107,8 +113,8 @@ impl ReadTx<'_> {
         seq: SessionSeq,
         limit: usize,
     ) -> Result<Vec<StreamBoundary>> {
-        let num = self.session_num(session)?;
-        let mut statement = self.conn.prepare_cached(BOUNDARIES)?;
+        let num = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(BOUNDARIES)?;
         let mut rows = statement.query((num, seq.0))?;
         let mut found = Vec::new();
         while let (true, Some(row)) = (found.len() < limit, rows.next()?) {
@@ -128,8 +134,8 @@ impl ReadTx<'_> {
         session: &SessionId,
         seq: SessionSeq,
     ) -> Result<SessionAtBoundary> {
-        let num = self.session_num(session)?;
-        let end = self.session_seq(session)?;
+        let num = self.read.session_num(session)?;
+        let end = self.read.sessions().seq(session)?;
         if seq > end {
             return Err(StoreError::BeyondEnd { session: session.clone(), seq, end });
         }
@@ -141,7 +147,7 @@ impl ReadTx<'_> {
     }
 
     fn newest_images(&self, session: i64, seq: SessionSeq) -> Result<NewestImages> {
-        let mut statement = self.conn.prepare_cached(
+        let mut statement = self.read.conn.prepare_cached(
             "SELECT cursor, kind, entity, text_to FROM event
              WHERE session = ?1 AND seq <= ?2 AND (payload IS NOT NULL OR text_to IS NOT NULL)
              ORDER BY seq",
@@ -156,26 +162,28 @@ impl ReadTx<'_> {
 
     fn assemble_session(&self, id: &SessionId, images: &NewestImages) -> Result<SessionAtBoundary> {
         let image = images.session.ok_or_else(|| StoreError::NoSession(id.clone()))?;
-        let session = serde_json::from_value(load_payload(self.conn, self.blobs, image)?)?;
+        let session =
+            serde_json::from_value(load_payload(self.read.conn, self.read.blobs, image)?)?;
         let todos = match images.todos {
             Some(image) => {
-                let mut value = load_payload(self.conn, self.blobs, image)?;
+                let mut value = load_payload(self.read.conn, self.read.blobs, image)?;
                 serde_json::from_value(value["todos"].take())?
             }
             None => Vec::new(),
         };
         let mut messages = BTreeMap::new();
         for (num, image) in &images.messages {
-            let message = load_message(self.conn, self.blobs, id, *image)?;
+            let message = load_message(self.read.conn, self.read.blobs, id, *image)?;
             messages.insert(*num, MessageWithParts { message, parts: Vec::new() });
         }
         for (num, (image, streamed)) in &images.parts {
-            let value = load_payload(self.conn, self.blobs, *image)?;
+            let value = load_payload(self.read.conn, self.read.blobs, *image)?;
             let owner = value["message"].as_i64().and_then(|num| messages.get_mut(&num));
             // A removed message took its parts with it.
             let Some(owner) = owner else { continue };
             let len = streamed.or_else(|| value["text"]["len"].as_i64());
-            let part = part_from_payload(self.conn, (id, &owner.message.id), *num, value, len)?;
+            let part =
+                part_from_payload(self.read.conn, (id, &owner.message.id), *num, value, len)?;
             owner.parts.push(part);
         }
         Ok(SessionAtBoundary { session, messages: messages.into_values().collect(), todos })

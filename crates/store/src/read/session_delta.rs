@@ -6,9 +6,9 @@ use turnstone_core::model::{Session, SessionModel};
 use turnstone_core::operation::{OperationKind, SessionHead};
 
 use super::feed::{FeedBody, FeedEvent};
-use super::reader::ReadTx;
 use crate::error::Result;
 use crate::payload;
+use crate::read::session_at_boundary::HistoryQueries;
 
 /// What is different since the event of the session before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -32,7 +32,7 @@ pub enum HeadDelta {
     Branched(MessageId),
 }
 
-impl ReadTx<'_> {
+impl HistoryQueries<'_> {
     /// What an event that carries a session changed of it; nothing of the first one and of others.
     ///
     /// Does not depend on when it is read. Where compaction took events, the one that stands in for
@@ -45,7 +45,7 @@ impl ReadTx<'_> {
         let (FeedBody::Session(then), Some(place)) = (&event.body, &event.session) else {
             return Ok(SessionDelta::default());
         };
-        let num = self.stream_num(&place.id)?;
+        let num = super::log::stream_num(&self.read, &place.id)?;
         let Some((before, cursor)) = self.previous_session(num, place.seq.0)? else {
             return Ok(SessionDelta::default());
         };
@@ -53,7 +53,7 @@ impl ReadTx<'_> {
         let agent = now.agent.clone().filter(|_| now.agent != before.agent);
         let model = now.model.as_ref();
         let model = model.filter(|model| before.model.as_ref().is_none_or(|it| !it.is_same(model)));
-        let stood = self.head_at(num, cursor)?.0;
+        let stood = self.read.feed().head_at(num, cursor)?.0;
         let head = match (&then.head, stood) {
             (now, stood) if *now == stood => None,
             (Some(head), _) => Some(HeadDelta::MovedTo(head.clone())),
@@ -68,6 +68,7 @@ impl ReadTx<'_> {
     /// The session as the event of it before `seq` tells it, and that event's place in the log.
     fn previous_session(&self, session: i64, seq: i64) -> Result<Option<(Session, i64)>> {
         let before: Option<(i64, i64)> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT seq, cursor FROM event
@@ -78,6 +79,7 @@ impl ReadTx<'_> {
         let Some((before, cursor)) = before else { return Ok(None) };
         // What compaction took is told by the next that is left.
         let (json, refs): (String, Option<String>) = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT payload, refs FROM event
@@ -85,13 +87,15 @@ impl ReadTx<'_> {
                  ORDER BY seq LIMIT 1",
             )?
             .query_row((session, before), |row| Ok((row.get(0)?, row.get(1)?)))?;
-        let value = payload::restore_long_strings(self.conn, self.blobs, &json, refs.as_deref())?;
+        let value =
+            payload::restore_long_strings(self.read.conn, self.read.blobs, &json, refs.as_deref())?;
         Ok(Some((serde_json::from_value(value)?, cursor)))
     }
 
     /// True if what moved the head last, up to `cursor`, hid what was behind it.
     fn is_branched(&self, session: i64, cursor: i64) -> Result<bool> {
         let kind: Option<String> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT operation.kind FROM operation JOIN event ON event.cursor = operation.done

@@ -2,22 +2,21 @@
 
 use rusqlite::OptionalExtension;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::SessionStatus;
 use turnstone_core::time::SessionSeq;
 
 use super::feed::{FeedBody, FeedCache, FeedEvent, FeedSession};
-use super::load::load_payload;
-use super::reader::{ReadTx, parse_id};
+use super::reader::parse_id;
 use super::sync_stream::{SyncBody, SyncEvent};
 use crate::error::Result;
+use crate::read::feed::FeedQueries;
 
-impl ReadTx<'_> {
+impl FeedQueries<'_> {
     /// The events of a session numbered after `after` (-1 for all), at most `limit`, resolved.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`](crate::StoreError::NoSession) if there never was such a session.
-    pub fn feed_sync(
+    pub fn sync_after(
         &self,
         session: &SessionId,
         after: i64,
@@ -25,6 +24,7 @@ impl ReadTx<'_> {
         memo: &mut FeedCache,
     ) -> Result<Vec<FeedEvent>> {
         let place: Option<(String, String)> = self
+            .read
             .conn
             .prepare_cached(
                 "SELECT directory, project.id FROM session
@@ -36,7 +36,7 @@ impl ReadTx<'_> {
             Some((directory, project)) => Some((directory, parse_id::<ProjectId>(project)?)),
             None => None,
         };
-        let events = self.sync_after(session, after, limit)?;
+        let events = self.read.sync().after(session, after, limit)?;
         events
             .into_iter()
             .map(|event| self.resolve_sync_event(session, &place, event, memo))
@@ -51,6 +51,7 @@ impl ReadTx<'_> {
         memo: &mut FeedCache,
     ) -> Result<FeedEvent> {
         let (owner, seq, entity): (i64, i64, i64) = self
+            .read
             .conn
             .prepare_cached("SELECT session, seq, entity FROM event WHERE cursor = ?1")?
             .query_row([event.cursor.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
@@ -81,50 +82,5 @@ impl ReadTx<'_> {
             session: Some(session),
             body,
         })
-    }
-
-    /// All sessions that live, oldest first, each with the number of its newest event.
-    ///
-    /// # Errors
-    ///
-    /// Only what the database refuses.
-    pub fn sessions_with_sync_seq(&self) -> Result<Vec<(SessionId, i64)>> {
-        let mut statement = self.conn.prepare_cached(
-            "SELECT session.id, stream.sync_seq FROM session
-             JOIN stream ON stream.session = session.num WHERE hidden = 0 ORDER BY session.num",
-        )?;
-        let rows =
-            statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
-        let parsed = |row: rusqlite::Result<(String, i64)>| {
-            let (id, number) = row?;
-            Ok((parse_id(id)?, number))
-        };
-        rows.map(parsed).collect()
-    }
-
-    /// What the sessions of a directory are doing; those that do nothing are left out (R45).
-    ///
-    /// # Errors
-    ///
-    /// Only what the database refuses.
-    pub fn active_statuses(&self, directory: &str) -> Result<Vec<(SessionId, SessionStatus)>> {
-        let mut statement = self.conn.prepare_cached(
-            "SELECT session.id, turn.status FROM turn JOIN session ON session.num = turn.session
-             WHERE turn.ended IS NULL AND hidden = 0 AND directory = ?1 ORDER BY turn.num",
-        )?;
-        let mut rows = statement.query([directory])?;
-        let mut found = Vec::new();
-        while let Some(row) = rows.next()? {
-            let id: SessionId = parse_id(row.get(0)?)?;
-            let status = match row.get::<_, Option<i64>>(1)? {
-                None => SessionStatus::Busy,
-                Some(at) => {
-                    let mut value = load_payload(self.conn, self.blobs, at)?;
-                    serde_json::from_value(value["status"].take())?
-                }
-            };
-            found.push((id, status));
-        }
-        Ok(found)
     }
 }

@@ -62,7 +62,13 @@ const SYNC_EVENTS: &str = "
 SELECT cursor, sync_seq, kind, entity, time, payload IS NULL FROM event
 WHERE session = ?1 AND sync_seq > ?2 ORDER BY sync_seq";
 
-impl ReadTx<'_> {
+/// Reads the numbered stream of OpenCode's durable events.
+#[derive(Clone, Copy)]
+pub struct SyncQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl SyncQueries<'_> {
     /// The events of a session numbered after `after` (-1 for all), at most `limit`, without a gap.
     ///
     /// A place that was compacted is served with the next retained event of the same thing: its
@@ -72,14 +78,9 @@ impl ReadTx<'_> {
     /// # Errors
     ///
     /// [`StoreError::NoSession`] if there never was such a session.
-    pub fn sync_after(
-        &self,
-        session: &SessionId,
-        after: i64,
-        limit: usize,
-    ) -> Result<Vec<SyncEvent>> {
-        let num = self.stream_num(session)?;
-        let slots = self.sync_slots(num, after, limit)?;
+    pub fn after(&self, session: &SessionId, after: i64, limit: usize) -> Result<Vec<SyncEvent>> {
+        let num = super::log::stream_num(&self.read, session)?;
+        let slots = self.slots(num, after, limit)?;
         let mut names = HashMap::new();
         let mut events = Vec::with_capacity(slots.len());
         for slot in slots {
@@ -87,7 +88,7 @@ impl ReadTx<'_> {
                 file: "turnstone.db".into(),
                 reason: format!("nothing stands for number {} of {session}", slot.sync_seq),
             })?;
-            let body = self.sync_body((session, num), (cursor, kind, entity), &mut names)?;
+            let body = self.body((session, num), (cursor, kind, entity), &mut names)?;
             events.push(SyncEvent {
                 sync_seq: slot.sync_seq,
                 cursor: LogCursor(slot.cursor),
@@ -101,8 +102,8 @@ impl ReadTx<'_> {
     }
 
     /// Reads on behind the last wanted number until something stands for each.
-    fn sync_slots(&self, session: i64, after: i64, limit: usize) -> Result<Vec<SyncSlot>> {
-        let mut statement = self.conn.prepare_cached(SYNC_EVENTS)?;
+    fn slots(&self, session: i64, after: i64, limit: usize) -> Result<Vec<SyncSlot>> {
+        let mut statement = self.read.conn.prepare_cached(SYNC_EVENTS)?;
         let mut rows = statement.query((session, after))?;
         let mut slots: Vec<SyncSlot> = Vec::new();
         let mut open: HashMap<(EntityClass, i64), Vec<usize>> = HashMap::new();
@@ -139,7 +140,7 @@ impl ReadTx<'_> {
         Ok(slots)
     }
 
-    fn sync_body(
+    fn body(
         &self,
         (session, owner): (&SessionId, i64),
         (cursor, kind, entity): (i64, EventKind, i64),
@@ -149,51 +150,70 @@ impl ReadTx<'_> {
             return Ok(SyncBody::SessionDeleted);
         }
         if kind == EventKind::MessageUpdated {
-            let message = load_message(self.conn, self.blobs, session, cursor)?;
+            let message = load_message(self.read.conn, self.read.blobs, session, cursor)?;
             names.insert(entity, message.id.clone());
             return Ok(SyncBody::Message(Box::new(message)));
         }
-        let mut value = load_payload(self.conn, self.blobs, cursor)?;
+        let mut value = load_payload(self.read.conn, self.read.blobs, cursor)?;
         if kind.class() == EntityClass::Session {
             return Ok(SyncBody::Session(Box::new(serde_json::from_value(value)?)));
         }
         if kind == EventKind::MessageRemoved {
             return Ok(SyncBody::MessageRemoved(parse_id(take_id(&mut value)?)?));
         }
-        let message = self.message_id(owner, value["message"].as_i64(), names)?;
+        let message = message_id(&self.read, owner, value["message"].as_i64(), names)?;
         if kind == EventKind::PartRemoved {
             let part = parse_id(take_id(&mut value)?)?;
             return Ok(SyncBody::PartRemoved { message, part });
         }
         let len = value["text"]["len"].as_i64();
-        let part = part_from_payload(self.conn, (session, &message), entity, value, len)?;
+        let part = part_from_payload(self.read.conn, (session, &message), entity, value, len)?;
         Ok(SyncBody::Part(Box::new(part)))
     }
 
-    /// The id of a message that exists or existed.
-    pub(super) fn message_id(
-        &self,
-        session: i64,
-        num: Option<i64>,
-        names: &mut HashMap<i64, MessageId>,
-    ) -> Result<MessageId> {
-        let num = num.ok_or_else(|| StoreError::Internal("a part of no message".to_owned()))?;
-        if let Some(id) = names.get(&num) {
-            return Ok(id.clone());
-        }
-        // A removed message is still named by its events; the removal itself is never compacted.
-        let id: String = self
-            .conn
-            .prepare_cached(
-                "SELECT id FROM message WHERE num = ?2
-                 UNION ALL
-                 SELECT payload ->> '$.id' FROM event WHERE session = ?1 AND entity = ?2
-                   AND seq >= (SELECT seq FROM event WHERE cursor = ?2) AND payload IS NOT NULL
-                 LIMIT 1",
-            )?
-            .query_row((session, num), |row| row.get(0))?;
-        let id: MessageId = parse_id(id)?;
-        names.insert(num, id.clone());
-        Ok(id)
+    /// All sessions that live, oldest first, each with the number of its newest event.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn sessions_with_seq(&self) -> Result<Vec<(SessionId, i64)>> {
+        let mut statement = self.read.conn.prepare_cached(
+            "SELECT session.id, stream.sync_seq FROM session
+             JOIN stream ON stream.session = session.num WHERE hidden = 0 ORDER BY session.num",
+        )?;
+        let rows =
+            statement.query_map([], |row| Ok((row.get::<_, String>(0)?, row.get::<_, i64>(1)?)))?;
+        let parsed = |row: rusqlite::Result<(String, i64)>| {
+            let (id, number) = row?;
+            Ok((parse_id(id)?, number))
+        };
+        rows.map(parsed).collect()
     }
+}
+
+/// The id of a message that exists or existed.
+pub(super) fn message_id(
+    read: &ReadTx<'_>,
+    session: i64,
+    num: Option<i64>,
+    names: &mut HashMap<i64, MessageId>,
+) -> Result<MessageId> {
+    let num = num.ok_or_else(|| StoreError::Internal("a part of no message".to_owned()))?;
+    if let Some(id) = names.get(&num) {
+        return Ok(id.clone());
+    }
+    // A removed message is still named by its events; the removal itself is never compacted.
+    let id: String = read
+        .conn
+        .prepare_cached(
+            "SELECT id FROM message WHERE num = ?2
+             UNION ALL
+             SELECT payload ->> '$.id' FROM event WHERE session = ?1 AND entity = ?2
+               AND seq >= (SELECT seq FROM event WHERE cursor = ?2) AND payload IS NOT NULL
+             LIMIT 1",
+        )?
+        .query_row((session, num), |row| row.get(0))?;
+    let id: MessageId = parse_id(id)?;
+    names.insert(num, id.clone());
+    Ok(id)
 }

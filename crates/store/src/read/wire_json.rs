@@ -73,18 +73,20 @@ pub(super) fn inline_entity<'a>(row: &'a Row<'_>, at: usize) -> Result<Option<Ra
     Ok(inline_json(row, at)?.map(serde_json::from_str).transpose()?)
 }
 
-impl ReadTx<'_> {
+/// Reads pages as OpenCode's JSON text, without building the model.
+#[derive(Clone, Copy)]
+pub struct WireJsonQueries<'a> {
+    pub(crate) read: ReadTx<'a>,
+}
+
+impl WireJsonQueries<'_> {
     /// The newest of the sessions that match, as clients are shown them.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn list_sessions_json(
-        &self,
-        filter: &SessionFilter,
-        limit: usize,
-    ) -> Result<Vec<SessionJson>> {
-        let (sessions, _) = self.list_sessions_with(filter, None, limit, |row| {
+    pub fn list_sessions(&self, filter: &SessionFilter, limit: usize) -> Result<Vec<SessionJson>> {
+        let (sessions, _) = self.read.sessions().list_with(filter, None, limit, |row| {
             let is_back: bool = row.get(11)?;
             let is_plain =
                 |json: &&str| !NON_VERBATIM_FIELDS.iter().any(|word| json.contains(word));
@@ -94,27 +96,27 @@ impl ReadTx<'_> {
                     wire::write_session(&mut shown, json, usage_from_row::<5>(row)?)?;
                     Ok(SessionJson::Json(shown))
                 }
-                None => Ok(SessionJson::Row(Box::new(self.session_from_row(row)?))),
+                None => Ok(SessionJson::Row(Box::new(self.read.sessions().from_row(row)?))),
             }
         })?;
         Ok(sessions)
     }
 
-    /// The page of [`ReadTx::list_messages`] in the shape clients are shown.
+    /// The page of [`MessageQueries::list`](crate::MessageQueries::list) in the shape clients are shown.
     ///
     /// # Errors
     ///
     /// [`crate::StoreError::NoSession`], or [`crate::StoreError::Invalid`] if the cursor is not one of
     /// ours.
-    pub fn list_messages_json(
+    pub fn list_messages(
         &self,
         session: &SessionId,
         before: Option<&str>,
         limit: usize,
         view: PartRenderer<'_>,
     ) -> Result<MessagePageJson> {
-        let owner = self.session_num(session)?;
-        let mut statement = self.conn.prepare_cached(SELECT_MESSAGES)?;
+        let owner = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(SELECT_MESSAGES)?;
         let mut rows =
             statement.query((owner, parse_message_cursor(before)?, limit_plus_one(limit)))?;
         let (mut heads, mut more) = (Vec::new(), false);
@@ -123,22 +125,20 @@ impl ReadTx<'_> {
                 more = true;
                 break;
             }
-            heads.push(self.message_json(session, row)?);
+            heads.push(self.message(session, row)?);
         }
         heads.reverse();
         let oldest = heads.first().filter(|_| more).map(|(num, ..)| message_cursor(*num));
-        Ok(MessagePageJson {
-            json: self.messages_json((owner, session), &heads, view)?,
-            before: oldest,
-        })
+        Ok(MessagePageJson { json: self.messages((owner, session), &heads, view)?, before: oldest })
     }
 
     /// The number, the id and the shape of a message.
-    fn message_json(&self, session: &SessionId, row: &Row<'_>) -> Result<(i64, MessageId, String)> {
+    fn message(&self, session: &SessionId, row: &Row<'_>) -> Result<(i64, MessageId, String)> {
         let num = row.get(0)?;
         let mut json = String::new();
         let Some(stored) = inline_entity(row, 2)? else {
-            let message = message_from_payload(session, self.row_payload(row, 1)?)?;
+            let message =
+                message_from_payload(session, super::list::row_payload(&self.read, row, 1)?)?;
             let shown = wire::message_info(&message).to_string();
             return Ok((num, message.id, shown));
         };
@@ -148,7 +148,7 @@ impl ReadTx<'_> {
     }
 
     /// Puts the parts to their messages: one query, whatever their number.
-    fn messages_json(
+    fn messages(
         &self,
         (owner, session): (i64, &SessionId),
         heads: &[(i64, MessageId, String)],
@@ -158,7 +158,7 @@ impl ReadTx<'_> {
         let (Some(first), Some(last)) = (heads.first(), heads.last()) else {
             return Ok("[]".to_owned());
         };
-        let mut statement = self.conn.prepare_cached(SELECT_PARTS)?;
+        let mut statement = self.read.conn.prepare_cached(SELECT_PARTS)?;
         let mut rows = statement.query((owner, first.0, last.0))?;
         let mut row = rows.next()?;
         for (num, id, head) in heads {
@@ -174,7 +174,7 @@ impl ReadTx<'_> {
                     if json.len() > begin {
                         json.push(',');
                     }
-                    self.append_part_json(&mut json, (session, id), part, view)?;
+                    self.append_part(&mut json, (session, id), part, view)?;
                 }
                 row = rows.next()?;
             }
@@ -184,7 +184,7 @@ impl ReadTx<'_> {
         Ok(json)
     }
 
-    fn append_part_json(
+    fn append_part(
         &self,
         json: &mut String,
         owner: (&SessionId, &MessageId),
@@ -198,8 +198,13 @@ impl ReadTx<'_> {
             wire::write_part(json, stored.data.get(), &id, owner)?;
             return Ok(());
         }
-        let part =
-            part_from_payload(self.conn, owner, row.get(0)?, self.row_payload(row, 3)?, text_len)?;
+        let part = part_from_payload(
+            self.read.conn,
+            owner,
+            row.get(0)?,
+            super::list::row_payload(&self.read, row, 3)?,
+            text_len,
+        )?;
         json.push_str(&(view.render)(&part).to_string());
         Ok(())
     }

@@ -46,7 +46,7 @@ impl Store {
     ///
     /// [`StoreError::ReadOnly`], or what the database refuses.
     pub fn index_batches(&self, ctx: &Context, batches: usize) -> Result<IndexLag> {
-        let upto = self.read(ctx, |r| r.last_cursor())?;
+        let upto = self.read(ctx, |r| r.log().last_cursor())?;
         let progress = self.index_up_to(ctx, upto, batches)?;
         Ok(IndexLag { behind: events_behind(progress.reached, upto) })
     }

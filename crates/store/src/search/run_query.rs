@@ -104,7 +104,7 @@ impl Store {
             .as_deref()
             .map(|text| RankedMatch::from_cursor(text, query))
             .transpose()?;
-        let upto = self.read(ctx, |r| r.last_cursor())?;
+        let upto = self.read(ctx, |r| r.log().last_cursor())?;
         for _ in 0..ATTEMPTS {
             let progress = self.index_pending(ctx, upto)?;
             let page = self.read(ctx, |reader| {

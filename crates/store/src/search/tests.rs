@@ -34,7 +34,7 @@ impl IndexTestStore {
         let case = Self { store, ctx: Context::system(EpochMillis(1)), dir };
         let project: Project =
             from(json!({"id": "p", "worktree": "/w", "time": {"created": 1, "updated": 1}}));
-        case.write(move |tx| tx.put_project(&project));
+        case.write(move |tx| tx.projects().put(&project));
         case.session("ses_a");
         case
     }
@@ -54,8 +54,8 @@ impl IndexTestStore {
         let message = id.replace("ses", "msg").parse().expect("id");
         let message = Message { id: message, session: session.id.clone(), body };
         self.write(move |tx| {
-            tx.create_session(&session)?;
-            tx.put_message(&message)
+            tx.sessions().create(&session)?;
+            tx.messages().put(&message)
         });
     }
 
@@ -66,7 +66,7 @@ impl IndexTestStore {
             message: session.replace("ses", "msg").parse().expect("id"),
             body: PartBody::parse_lenient(json!({"type": "text", "text": text})).expect("a part"),
         };
-        self.write(move |tx| tx.put_part(&part));
+        self.write(move |tx| tx.messages().put_part(&part));
     }
 
     fn search(&self, text: &str) -> SearchPage {
@@ -251,7 +251,7 @@ fn index_being_cleared_is_not_searched() {
     assert_eq!(case.search("tapir").hits.len(), 200);
     case.write(super::indexer::reset_index);
     case.write(super::indexer::clear_index_step);
-    let upto = case.store.read(&case.ctx, |r| r.last_cursor()).expect("reads");
+    let upto = case.store.read(&case.ctx, |r| r.log().last_cursor()).expect("reads");
     assert_eq!(case.store.index_batches(&case.ctx, 0).expect("looks").behind, upto.0 as u64);
     assert_eq!(case.search("tapir").hits.len(), 200, "the query finishes the work");
     case.check_index();

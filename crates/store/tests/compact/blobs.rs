@@ -79,14 +79,14 @@ fn blob_file_of_rolled_back_write_is_removed() {
     let dir = tempfile::tempdir().expect("temp dir");
     let mut world = new_world(dir.path());
     world.run(&tool(2, 1, 0, 300_000));
-    let part = world.store.read(&world.ctx(), |r| r.list_messages(&session_id(0), None, 9));
+    let part = world.store.read(&world.ctx(), |r| r.messages().list(&session_id(0), None, 9));
     let mut part = part.expect("messages").items[0].parts[0].clone();
     part.id = "prt_other".parse().expect("id");
     let mut body = serde_json::to_value(&part.body).expect("json");
     body["state"]["metadata"]["output"] = "y".repeat(400_000).into();
     part.body = serde_json::from_value(body).expect("body");
     let refused = world.store.write(&world.ctx(), move |tx| {
-        tx.put_part(&part)?;
+        tx.messages().put_part(&part)?;
         Err::<(), _>(turnstone_store::StoreError::Invalid("no".to_owned()))
     });
     assert!(refused.wait().is_err());

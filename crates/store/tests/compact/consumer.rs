@@ -16,15 +16,16 @@ fn todos(world: &mut HistoryRunner, n: u8) -> LogCursor {
     for n in 1..=n {
         assert!(world.run(&HistoryStep::Todos { s: 0, n }));
     }
-    world.store.read(&world.ctx(), |r| r.last_cursor()).expect("cursor")
+    world.store.read(&world.ctx(), |r| r.log().last_cursor()).expect("cursor")
 }
 
 fn advance(world: &HistoryRunner, cursor: LogCursor) -> Result<(), StoreError> {
-    world.store.write(&world.ctx(), move |tx| tx.advance_consumer("search", cursor)).wait()
+    world.store.write(&world.ctx(), move |tx| tx.consumers().advance("search", cursor)).wait()
 }
 
 fn resync(world: &HistoryRunner) -> bool {
-    let consumer = world.store.read(&world.ctx(), |r| r.find_consumer("search")).expect("consumer");
+    let consumer =
+        world.store.read(&world.ctx(), |r| r.consumers().find("search")).expect("consumer");
     consumer.expect("registered").resync
 }
 
@@ -72,12 +73,12 @@ fn consumer_lagging_too_long_is_marked_and_retains_nothing() {
     let end = todos(&mut world, 1);
     world
         .store
-        .write(&world.ctx(), move |tx| tx.reset_consumer("search", end))
+        .write(&world.ctx(), move |tx| tx.consumers().reset("search", end))
         .wait()
         .expect("reset");
     assert!(!resync(&world));
     assert!(
-        world.store.write(&world.ctx(), |tx| tx.remove_consumer("search")).wait().expect("gone")
+        world.store.write(&world.ctx(), |tx| tx.consumers().remove("search")).wait().expect("gone")
     );
 }
 
@@ -112,11 +113,11 @@ fn events_in_outbox_are_not_compacted() {
         0
     );
     let id = session_id(0);
-    let rows = world.store.read(&world.ctx(), |r| r.outbox_rows(&id, 0, 100)).expect("outbox");
+    let rows = world.store.read(&world.ctx(), |r| r.shares().outbox(&id, 0, 100)).expect("outbox");
     let last = rows.last().expect("rows").0;
     world
         .store
-        .write(&world.ctx(), move |tx| tx.acknowledge_outbox(&id, last))
+        .write(&world.ctx(), move |tx| tx.shares().acknowledge_outbox(&id, last))
         .wait()
         .expect("sent");
     assert_eq!(

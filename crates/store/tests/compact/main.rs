@@ -30,5 +30,5 @@ fn maintain_with(
 }
 
 fn whole_log(world: &HistoryRunner) -> Vec<LogEvent> {
-    world.store.read(&world.ctx(), |r| r.log_after(LogCursor(0), 100_000)).expect("log").events
+    world.store.read(&world.ctx(), |r| r.log().after(LogCursor(0), 100_000)).expect("log").events
 }

@@ -23,7 +23,7 @@ fn fill(world: &HistoryRunner, megabytes: usize) {
         let (id, todos): (SessionId, Vec<Todo>) = (session_id(0), lines.collect());
         world
             .store
-            .write(&world.ctx(), move |tx| tx.set_todos(&id, &todos))
+            .write(&world.ctx(), move |tx| tx.sessions().set_todos(&id, &todos))
             .wait()
             .expect("filled");
     }
@@ -82,7 +82,7 @@ fn wal_is_truncated_once_readers_finish() {
     let mut world = HistoryRunner::new(dir.path());
     let wal = world.store.layout().wal();
     let held = world.store.read(&world.ctx(), |r| {
-        r.last_cursor()?;
+        r.log().last_cursor()?;
         fill(&world, 12);
         // A reader in the way: upkeep does not wait for it.
         maintain(&world, MaintenanceBudget::unlimited());

@@ -58,10 +58,10 @@ struct RecordedState {
 fn live(world: &HistoryRunner, s: u8) -> (SessionAtBoundary, ReplicaState) {
     let id = session_id(s);
     let read = world.store.read(&world.ctx(), |r| {
-        let session = r.get_session(&id)?;
-        let messages = r.list_messages(&id, None, 1000)?.items;
-        let state = SessionAtBoundary { session, messages, todos: r.todos(&id)? };
-        Ok((state, replay(&r.sync_after(&id, -1, 100_000)?)))
+        let session = r.sessions().get(&id)?;
+        let messages = r.messages().list(&id, None, 1000)?.items;
+        let state = SessionAtBoundary { session, messages, todos: r.sessions().todos(&id)? };
+        Ok((state, replay(&r.sync().after(&id, -1, 100_000)?)))
     });
     read.expect("live state")
 }
@@ -69,7 +69,7 @@ fn live(world: &HistoryRunner, s: u8) -> (SessionAtBoundary, ReplicaState) {
 /// Takes a step and records what was seen at the boundaries it made.
 fn run_recorded(world: &mut HistoryRunner, step: &HistoryStep, recorded: &mut Vec<RecordedState>) {
     let seqs = |world: &HistoryRunner| -> Vec<SessionSeq> {
-        let seq = |s| world.store.read(&world.ctx(), |r| r.session_seq(&session_id(s)));
+        let seq = |s| world.store.read(&world.ctx(), |r| r.sessions().seq(&session_id(s)));
         (0..SESSIONS).map(|s| seq(s).expect("seq")).collect()
     };
     let before: Vec<_> = (0..SESSIONS).map(|s| live(world, s)).collect();
@@ -77,7 +77,7 @@ fn run_recorded(world: &mut HistoryRunner, step: &HistoryStep, recorded: &mut Ve
     world.run(step);
     for ((s, new), (old, before)) in (0..).zip(seqs(world)).zip(old.into_iter().zip(before)) {
         let id = session_id(s);
-        let found = world.store.read(&world.ctx(), |r| r.boundaries(&id, old, 100));
+        let found = world.store.read(&world.ctx(), |r| r.history().boundaries(&id, old, 100));
         for boundary in found.expect("boundaries") {
             // A step makes one boundary: as its last event, or as the first one of a new turn.
             let seen = if boundary.seq == new { live(world, s) } else { before.clone() };
@@ -98,8 +98,8 @@ pub(super) fn check_numbers(world: &HistoryRunner) {
         let (page, end, numbered) = world
             .store
             .read(&world.ctx(), |r| {
-                let page = r.stream_after(&id, SessionSeq(0), 100_000)?;
-                Ok((page, r.session_seq(&id)?, r.sync_after(&id, -1, 100_000)?))
+                let page = r.log().stream_after(&id, SessionSeq(0), 100_000)?;
+                Ok((page, r.sessions().seq(&id)?, r.sync().after(&id, -1, 100_000)?))
             })
             .expect("stream");
         let mut at = 0;
@@ -124,11 +124,11 @@ fn check_recorded(world: &HistoryRunner, recorded: &[RecordedState]) {
         let (at, numbered) = world
             .store
             .read(&world.ctx(), |r| {
-                let here = r.boundaries(&id, SessionSeq(seq.0 - 1), 1)?[0].cursor;
-                let numbered = r.sync_after(&id, -1, 100_000)?;
+                let here = r.history().boundaries(&id, SessionSeq(seq.0 - 1), 1)?[0].cursor;
+                let numbered = r.sync().after(&id, -1, 100_000)?;
                 let numbered: Vec<SyncEvent> =
                     numbered.into_iter().take_while(|event| event.cursor <= here).collect();
-                Ok((r.session_at_boundary(&id, *seq)?, numbered))
+                Ok((r.history().session_at_boundary(&id, *seq)?, numbered))
             })
             .expect("state at a boundary");
         assert_eq!(&at, state, "session {session} at {seq}");
@@ -177,7 +177,9 @@ fn session_at_rejects_non_boundaries() {
     let mut world = HistoryRunner::new(dir.path());
     world.run(&HistoryStep::Begin { s: 0 });
     let at = |seq| {
-        world.store.read(&world.ctx(), |r| r.session_at_boundary(&session_id(0), SessionSeq(seq)))
+        world.store.read(&world.ctx(), |r| {
+            r.history().session_at_boundary(&session_id(0), SessionSeq(seq))
+        })
     };
     assert!(matches!(at(1), Err(StoreError::NoBoundary { seq: SessionSeq(1), .. })), "created");
     assert!(at(2).expect("turn accepted").messages.is_empty());

@@ -33,9 +33,9 @@ fn new_world(dir: &std::path::Path) -> HistoryRunner {
 fn state(world: &HistoryRunner) -> SessionAtBoundary {
     let id = session_id(0);
     let read = world.store.read(&world.ctx(), |r| {
-        let session = r.get_session(&id)?;
-        let messages = r.list_messages(&id, None, 1000)?.items;
-        Ok(SessionAtBoundary { session, messages, todos: r.todos(&id)? })
+        let session = r.sessions().get(&id)?;
+        let messages = r.messages().list(&id, None, 1000)?.items;
+        Ok(SessionAtBoundary { session, messages, todos: r.sessions().todos(&id)? })
     });
     read.expect("state")
 }
@@ -62,9 +62,12 @@ fn long_segment_keeps_one_image_per_entity() {
     let kept = |kind| log.iter().filter(|e| e.kind == kind && !e.is_stub()).count();
     assert_eq!(kept(EventKind::PartDelta), 2, "the last delta of each text");
     assert_eq!(kept(EventKind::PartUpdated), 3, "the first images, and the tool's last");
-    let seq = world.store.read(&world.ctx(), |r| r.boundaries(&session_id(0), SessionSeq(0), 1));
+    let seq = world
+        .store
+        .read(&world.ctx(), |r| r.history().boundaries(&session_id(0), SessionSeq(0), 1));
     let seq = seq.expect("boundaries")[0].seq;
-    let then = world.store.read(&world.ctx(), |r| r.session_at_boundary(&session_id(0), seq));
+    let then =
+        world.store.read(&world.ctx(), |r| r.history().session_at_boundary(&session_id(0), seq));
     assert_eq!(then.expect("at").messages, before.messages[..1]);
     assert_eq!(maintain(&world, MaintenanceBudget::unlimited()).compacted, 0);
 }
@@ -109,7 +112,7 @@ fn compacted_range_sets_resync() {
     let mut world = new_world(dir.path());
     world.run(&delta(0, 3));
     let page = |world: &HistoryRunner, after| {
-        world.store.read(&world.ctx(), |r| r.log_after(after, 1000)).expect("log")
+        world.store.read(&world.ctx(), |r| r.log().after(after, 1000)).expect("log")
     };
     let end = page(&world, LogCursor(0)).next;
     assert!(!page(&world, LogCursor(0)).resync);
@@ -132,8 +135,8 @@ fn truncated_text_cannot_be_appended_to() {
     maintain(&world, MaintenanceBudget::unlimited());
     let id = session_id(0);
     let then = world.store.read(&world.ctx(), |r| {
-        let seq = r.boundaries(&id, SessionSeq(0), 10)?[1].seq;
-        r.session_at_boundary(&id, seq)
+        let seq = r.history().boundaries(&id, SessionSeq(0), 10)?[1].seq;
+        r.history().session_at_boundary(&id, seq)
     });
     assert_eq!(then.expect("at the start of the turn"), before);
 }
@@ -150,7 +153,7 @@ fn sync_pages_have_no_gap() {
     let id = session_id(0);
     let (mut after, mut kinds) = (-1, Vec::new());
     loop {
-        let page = world.store.read(&world.ctx(), |r| r.sync_after(&id, after, 7)).expect("page");
+        let page = world.store.read(&world.ctx(), |r| r.sync().after(&id, after, 7)).expect("page");
         let Some(last) = page.last() else { break };
         assert_eq!(page[0].sync_seq, after + 1);
         after = last.sync_seq;
@@ -160,9 +163,9 @@ fn sync_pages_have_no_gap() {
         kinds.iter().filter(|kind| **kind == (EventKind::PartRemoved, compacted)).count()
     };
     assert_eq!((removed(true), removed(false)), (60, 1));
-    let first = world.store.read(&world.ctx(), |r| r.sync_after(&id, -1, 1)).expect("page");
+    let first = world.store.read(&world.ctx(), |r| r.sync().after(&id, -1, 1)).expect("page");
     assert!(matches!(first[0].body, SyncBody::Session(_)));
     let none =
-        world.store.read(&world.ctx(), |r| r.sync_after(&"ses_none".parse().expect("id"), -1, 1));
+        world.store.read(&world.ctx(), |r| r.sync().after(&"ses_none".parse().expect("id"), -1, 1));
     assert!(matches!(none, Err(StoreError::NoSession(_))));
 }

@@ -71,7 +71,7 @@ pub(crate) fn read_log(store: &Store) -> Fallible<LoggedEvents> {
     let mut log = LoggedEvents { cursors: BTreeSet::new(), streams: BTreeMap::new() };
     let mut at = LogCursor(0);
     loop {
-        let page = store.read(&ctx, |r| r.log_after(at, 500))?;
+        let page = store.read(&ctx, |r| r.log().after(at, 500))?;
         if page.events.is_empty() {
             return Ok(log);
         }
@@ -126,16 +126,16 @@ pub(crate) fn check(dir: &Path, acknowledged: &[AcknowledgedWrite]) -> Fallible 
 
 /// Every message with its texts and large values; a file cut short or missing is an error (W28).
 fn assert_all_readable(store: &Store, ctx: &Context) -> Fallible {
-    let page = store.read(ctx, |r| r.list_sessions(&SessionFilter::default(), None, 1000))?;
+    let page = store.read(ctx, |r| r.sessions().list(&SessionFilter::default(), None, 1000))?;
     for row in page.items {
-        store.read(ctx, |r| r.list_messages(&row.session.id, None, 100_000))?;
+        store.read(ctx, |r| r.messages().list(&row.session.id, None, 100_000))?;
     }
     Ok(())
 }
 
 fn assert_no_stuck_sessions(store: &Store, ctx: &Context) -> Fallible {
     let filter = SessionFilter { archived: true, ..SessionFilter::default() };
-    let page = store.read(ctx, |r| r.list_sessions(&filter, None, 1000))?;
+    let page = store.read(ctx, |r| r.sessions().list(&filter, None, 1000))?;
     for row in page.items {
         let id: SessionId = row.session.id;
         let held = match store.acquire_lease(ctx, &id, LeaseTakeover::IfDead) {
@@ -147,7 +147,7 @@ fn assert_no_stuck_sessions(store: &Store, ctx: &Context) -> Fallible {
             Err(StoreError::Busy(_)) => true,
             Err(error) => return Err(error.into()),
         };
-        let status = store.read(ctx, |r| r.session_status(&id))?;
+        let status = store.read(ctx, |r| r.sessions().status(&id))?;
         if !held && status != SessionStatus::Idle && !has_only_accepted_turn(store, ctx, &id)? {
             return Err(format!("{id} is stuck as {status:?}").into());
         }
@@ -157,7 +157,7 @@ fn assert_no_stuck_sessions(store: &Store, ctx: &Context) -> Fallible {
 
 /// A turn that was accepted and never started waits for the next runner (R28).
 fn has_only_accepted_turn(store: &Store, ctx: &Context, id: &SessionId) -> Fallible<bool> {
-    let turns = store.read(ctx, |r| r.turns(id))?;
+    let turns = store.read(ctx, |r| r.turns().list(id))?;
     let open: Vec<_> = turns.iter().filter(|t| t.state.is_open()).collect();
     Ok(open.iter().all(|t| t.state == turnstone_core::turn::TurnState::Accepted))
 }

@@ -46,12 +46,12 @@ fn lease_is_busy_while_holder_lives_and_free_after_death() -> Fallible {
         ));
         assert!(store.recover_turns(&moved)?.interrupted.is_empty());
     }
-    assert_eq!(store.read(&ctx, |r| r.session_status(&id))?, SessionStatus::Busy);
+    assert_eq!(store.read(&ctx, |r| r.sessions().status(&id))?, SessionStatus::Busy);
     victim.kill()?;
     let recovered = store.recover_turns(&ctx)?;
     assert_eq!(recovered.interrupted.len(), 1);
     assert!(store.recover_turns(&ctx)?.interrupted.is_empty(), "a second sweep finds nothing");
-    let turns = store.read(&ctx, |r| r.turns(&id))?;
+    let turns = store.read(&ctx, |r| r.turns().list(&id))?;
     assert_eq!(turns[0].state, TurnState::Interrupted);
     store.acquire_lease(&ctx, &id, LeaseTakeover::IfDead)?;
     Ok(())
@@ -73,12 +73,12 @@ fn suspended_owner_is_fenced_after_takeover() -> Fallible {
         Err(StoreError::Busy(_))
     ));
     let lease = store.acquire_lease(&ctx, &id, LeaseTakeover::Force)?;
-    let before = store.read(&ctx, |r| r.session_seq(&id))?;
+    let before = store.read(&ctx, |r| r.sessions().seq(&id))?;
     victim.resume()?;
     pipe.write_all(b"write\n")?;
     victim.wait_for_lines(5, LIMIT)?;
     assert_eq!(victim.acknowledged()[3..], ["wrote", "fenced"]);
-    assert_eq!(store.read(&ctx, |r| r.session_seq(&id))?, before, "nothing was written");
+    assert_eq!(store.read(&ctx, |r| r.sessions().seq(&id))?, before, "nothing was written");
     // Whoever took it over has a turn to end first: until then the lease is needed.
     assert!(!store.release_lease(&ctx, &lease)?);
     victim.kill()?;
@@ -101,7 +101,7 @@ fn concurrent_recovery_ends_a_turn_once() -> Fallible {
         sweepers.into_iter().map(|t| t.join().expect("a sweeper panicked").expect("sweeps")).sum()
     });
     assert_eq!(ended, 1);
-    let log = stores[0].read(&ctx, |r| r.stream_after(&id, Default::default(), 100))?;
+    let log = stores[0].read(&ctx, |r| r.log().stream_after(&id, Default::default(), 100))?;
     let ends = log.events.iter().filter(|e| e.kind.name() == "turn.ended").count();
     assert_eq!(ends, 1);
     Ok(())

@@ -69,29 +69,29 @@ pub(super) fn apply_step(
         HistoryStep::End { s, outcome } => return end(tx, *s, turn_of(*s), *outcome),
         HistoryStep::Move { s, event } => move_turn(tx, *s, &turn_of(*s), *event),
         HistoryStep::Retry { s, n } => retry(tx, *s, &turn_of(*s), *n),
-        HistoryStep::Project { n } => tx.put_project(&project(*n)).map(drop),
+        HistoryStep::Project { n } => tx.projects().put(&project(*n)).map(drop),
         HistoryStep::Approve { n, withdraw } => approve(tx, *n, *withdraw),
-        HistoryStep::Session { s, n } => tx.put_session(&session(*s, *n)).map(drop),
+        HistoryStep::Session { s, n } => tx.sessions().put(&session(*s, *n)).map(drop),
         HistoryStep::Todos { s, n } => set_todos(tx, *s, *n),
         HistoryStep::Diff { s, n } => put_diff(tx, *s, *n),
         HistoryStep::Share { s, n } => put_share(tx, *s, *n),
-        HistoryStep::Unshare { s } => tx.remove_share(&session_id(*s)).map(drop),
+        HistoryStep::Unshare { s } => tx.shares().remove(&session_id(*s)).map(drop),
         HistoryStep::Message { s, m, n } => put_message(tx, *s, *m, *n),
         HistoryStep::RemoveMessage { s, m } => {
-            tx.remove_message(&session_id(*s), &message_id(*s, *m))
+            tx.messages().remove(&session_id(*s), &message_id(*s, *m))
         }
         HistoryStep::Part { s, m, p, body } => put_part(tx, (*s, *m, *p), body),
         HistoryStep::RemovePart { s, m, p } => {
-            tx.remove_part(&session_id(*s), &part_id(*s, *m, *p))
+            tx.messages().remove_part(&session_id(*s), &part_id(*s, *m, *p))
         }
         HistoryStep::Delta { s, m, p, text, .. } => {
-            tx.append_text(&session_id(*s), &part_id(*s, *m, *p), text).map(drop)
+            tx.messages().append_text(&session_id(*s), &part_id(*s, *m, *p), text).map(drop)
         }
         HistoryStep::Ask { s, n } => ask(tx, *s, *n),
         HistoryStep::Answer { n, yes } => answer(tx, *n, *yes),
         HistoryStep::Admit { s, n, queue } => admit(tx, *s, *n, *queue),
         HistoryStep::Promote { s, queue } => {
-            tx.promote_prompt(&session_id(*s), delivery(*queue), None).map(drop)
+            tx.prompts().promote(&session_id(*s), delivery(*queue), None).map(drop)
         }
     }?;
     Ok(None)
@@ -99,36 +99,36 @@ pub(super) fn apply_step(
 
 fn move_turn(tx: &Tx<'_>, s: u8, turn: &TurnId, event: u8) -> Result<(), StoreError> {
     let events = [TurnEvent::Started, TurnEvent::Asked, TurnEvent::Answered];
-    tx.transition_turn(&session_id(s), turn, &events[usize::from(event)]).map(drop)
+    tx.turns().transition(&session_id(s), turn, &events[usize::from(event)]).map(drop)
 }
 
 fn retry(tx: &Tx<'_>, s: u8, turn: &TurnId, n: u8) -> Result<(), StoreError> {
     let status: SessionStatus =
         from_json(json!({"type": "retry", "attempt": n, "message": "busy", "next": 5}));
-    tx.set_retry(&session_id(s), turn, &status)
+    tx.turns().set_retry(&session_id(s), turn, &status)
 }
 
 fn put_share(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
     let share = ShareRecord { id: format!("{n}"), secret: "x".into(), url: "u".into() };
-    tx.put_share(&session_id(s), &share).map(drop)
+    tx.shares().put(&session_id(s), &share).map(drop)
 }
 
 fn put_message(tx: &Tx<'_>, s: u8, m: u8, n: u8) -> Result<(), StoreError> {
     let body = if m.is_multiple_of(2) { assistant(n) } else { user(n) };
     let message = Message { id: message_id(s, m), session: session_id(s), body };
-    tx.put_message(&message).map(drop)
+    tx.messages().put(&message).map(drop)
 }
 
 fn put_part(tx: &Tx<'_>, (s, m, p): (u8, u8, u8), body: &PartSpec) -> Result<(), StoreError> {
     let (session, message) = (session_id(s), message_id(s, m));
     let (id, body) = (part_id(s, m, p), part_body(body));
-    tx.put_part(&Part { id, session, message, body }).map(drop)
+    tx.messages().put_part(&Part { id, session, message, body }).map(drop)
 }
 
 fn admit(tx: &Tx<'_>, s: u8, n: u8, queue: bool) -> Result<(), StoreError> {
     let id = format!("msg_{s}_in{n}").parse().expect("id");
     let message = Message { id, session: session_id(s), body: user(0) };
-    tx.admit_prompt(&message, &[], delivery(queue)).map(drop)
+    tx.prompts().admit(&message, &[], delivery(queue)).map(drop)
 }
 
 fn turn_id(n: u32) -> TurnId {
@@ -139,7 +139,7 @@ fn begin(tx: &Tx<'_>, s: u8, count: u32) -> Result<TurnChange, StoreError> {
     let turn = turn_id(count);
     let id = format!("msg_turn_{count}").parse().expect("id");
     let message = Message { id, session: session_id(s), body: user(1) };
-    tx.begin_turn(&NewTurn { id: turn.clone(), message, parts: Vec::new() })?;
+    tx.turns().begin(&NewTurn { id: turn.clone(), message, parts: Vec::new() })?;
     Ok(Some((s, Some(turn))))
 }
 
@@ -151,7 +151,7 @@ fn end(tx: &Tx<'_>, s: u8, turn: TurnId, outcome: u8) -> Result<TurnChange, Stor
         TurnOutcome::Interrupted,
     ];
     let outcome = outcomes[usize::from(outcome)];
-    tx.end_turn(&EndTurn { session: session_id(s), turn, outcome, error: None })?;
+    tx.turns().end(&EndTurn { session: session_id(s), turn, outcome, error: None })?;
     Ok(Some((s, None)))
 }
 
@@ -166,9 +166,9 @@ fn approve(tx: &Tx<'_>, n: u8, withdraw: bool) -> Result<(), StoreError> {
     let rule: PermissionRule =
         from_json(json!({"permission": "bash", "pattern": format!("p{n}"), "action": "allow"}));
     let done = if withdraw {
-        tx.withdraw_rule(&project_id(), &rule)
+        tx.projects().withdraw_rule(&project_id(), &rule)
     } else {
-        tx.approve_rule(&project_id(), &rule)
+        tx.projects().approve_rule(&project_id(), &rule)
     };
     done.map(drop)
 }
@@ -176,13 +176,13 @@ fn approve(tx: &Tx<'_>, n: u8, withdraw: bool) -> Result<(), StoreError> {
 fn set_todos(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
     let todo: Todo =
         from_json(json!({"content": format!("do {n}"), "status": "pending", "priority": "low"}));
-    tx.set_todos(&session_id(s), &vec![todo; usize::from(n)]).map(drop)
+    tx.sessions().set_todos(&session_id(s), &vec![todo; usize::from(n)]).map(drop)
 }
 
 fn put_diff(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
     let diff: SessionFileDiff =
         from_json(json!({"file": format!("f{n}"), "additions": n, "deletions": 0}));
-    tx.put_diff(&session_id(s), &vec![diff; usize::from(n)]).map(drop)
+    tx.sessions().put_diff(&session_id(s), &vec![diff; usize::from(n)]).map(drop)
 }
 
 fn ask(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
@@ -190,14 +190,14 @@ fn ask(tx: &Tx<'_>, s: u8, n: u8) -> Result<(), StoreError> {
         from_json(json!({"id": format!("per_{n}"), "sessionID": session_id(s),
         "body": {"kind": "permission", "permission": "bash", "patterns": ["*"]},
         "state": {"is": "pending"}}));
-    tx.add_request(&request).map(drop)
+    tx.requests().add(&request).map(drop)
 }
 
 fn answer(tx: &Tx<'_>, n: u8, yes: bool) -> Result<(), StoreError> {
     let id: RequestId = from_json(json!(format!("per_{n}")));
     let reply = if yes { "once" } else { "reject" };
     let state: RequestState = from_json(json!({"is": "replied", "reply": reply}));
-    tx.resolve_request(&id, &state).map(drop)
+    tx.requests().resolve(&id, &state).map(drop)
 }
 
 const fn delivery(queue: bool) -> PromptDelivery {

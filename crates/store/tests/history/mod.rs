@@ -232,7 +232,7 @@ impl HistoryRunner {
             let session = session(s, 0);
             world
                 .store
-                .write(&world.ctx(), move |tx| tx.create_session(&session))
+                .write(&world.ctx(), move |tx| tx.sessions().create(&session))
                 .wait()
                 .expect("new");
             let lease =
@@ -282,7 +282,7 @@ impl HistoryRunner {
         };
         let (s, m, p) = (*s, *m, *p);
         let id = (session_id(s), part_id(s, m, p));
-        let part = self.store.read(&self.ctx(), |r| r.get_part(&id.0, &id.1));
+        let part = self.store.read(&self.ctx(), |r| r.messages().get_part(&id.0, &id.1));
         let mut text = match part.map(|part| part.body) {
             Ok(PartBody::Text(text)) => text.text,
             _ => String::new(),
@@ -302,27 +302,27 @@ impl HistoryRunner {
 /// Everything readers can see, as text.
 pub(crate) fn reads(r: &ReadTx<'_>) -> Result<Vec<String>, StoreError> {
     let mut seen = vec![
-        format!("{:?}", r.projects()?),
-        format!("{:?}", r.approved_rules(&project_id())?),
-        format!("{:?}", r.pending_requests(None)?),
+        format!("{:?}", r.projects().list()?),
+        format!("{:?}", r.projects().approved_rules(&project_id())?),
+        format!("{:?}", r.requests().pending(None)?),
     ];
     let filter =
         SessionFilter { archived: true, actor: Some("ada".to_owned()), ..Default::default() };
     for filter in [SessionFilter::default(), filter] {
-        seen.push(format!("{:?}", r.list_sessions(&filter, None, 100)?.items));
+        seen.push(format!("{:?}", r.sessions().list(&filter, None, 100)?.items));
     }
     for s in 0..SESSIONS {
         let id = session_id(s);
-        seen.push(format!("{:?}", r.get_session(&id)?));
-        seen.push(format!("{:?}", r.session_seq(&id)?));
-        seen.push(format!("{:?}", r.list_messages(&id, None, 1000)?.items));
-        seen.push(format!("{:?} {:?}", r.todos(&id)?, r.session_diff(&id)?));
-        seen.push(format!("{:?} {:?}", r.session_usage(&id)?, r.session_status(&id)?));
-        seen.push(format!("{:?} {:?}", r.turns(&id)?, r.waiting_prompts(&id)?));
-        seen.push(format!("{:?}", r.session_share(&id)?));
+        seen.push(format!("{:?}", r.sessions().get(&id)?));
+        seen.push(format!("{:?}", r.sessions().seq(&id)?));
+        seen.push(format!("{:?}", r.messages().list(&id, None, 1000)?.items));
+        seen.push(format!("{:?} {:?}", r.sessions().todos(&id)?, r.sessions().diff(&id)?));
+        seen.push(format!("{:?} {:?}", r.sessions().usage(&id)?, r.sessions().status(&id)?));
+        seen.push(format!("{:?} {:?}", r.turns().list(&id)?, r.prompts().waiting(&id)?));
+        seen.push(format!("{:?}", r.shares().find(&id)?));
     }
     for n in 0..4 {
-        seen.push(format!("{:?}", r.request_state(&format!("per_{n}")).ok()));
+        seen.push(format!("{:?}", r.requests().state(&format!("per_{n}")).ok()));
     }
     Ok(seen)
 }

@@ -56,35 +56,44 @@ fn run(store: &Store, ctx: &Context, (code, a, b): Command) -> Result<()> {
     let write = |ctx: &Context, run: Box<CommandMutation>| store.write(ctx, run).wait();
     match code % COMMANDS {
         0 => write(&ctx, Box::new(move |tx| projects(tx, a, b))),
-        1 => write(&ctx, Box::new(move |tx| ignore_outcome(tx.create_session(&shaped(&s, a, b))))),
-        2 => write(&ctx, Box::new(move |tx| ignore_outcome(tx.put_session(&shaped(&s, b, a))))),
-        3 => {
-            write(&ctx, Box::new(move |tx| ignore_outcome(tx.put_message(&user(&s, &m, json!(b))))))
+        1 => {
+            write(&ctx, Box::new(move |tx| ignore_outcome(tx.sessions().create(&shaped(&s, a, b)))))
         }
+        2 => write(&ctx, Box::new(move |tx| ignore_outcome(tx.sessions().put(&shaped(&s, b, a))))),
+        3 => write(
+            &ctx,
+            Box::new(move |tx| ignore_outcome(tx.messages().put(&user(&s, &m, json!(b))))),
+        ),
         4 | 5 => write(
             &ctx,
-            Box::new(move |tx| ignore_outcome(tx.put_message(&assistant(&s, &m, json!(a))))),
+            Box::new(move |tx| ignore_outcome(tx.messages().put(&assistant(&s, &m, json!(a))))),
         ),
         6..=12 => {
             let body = body(code.into(), b);
             write(
                 &ctx,
-                Box::new(move |tx| ignore_outcome(tx.put_part(&part(&s, &m, &p, body.clone())))),
+                Box::new(move |tx| {
+                    ignore_outcome(tx.messages().put_part(&part(&s, &m, &p, body.clone())))
+                }),
             )
         }
         13..=15 => {
             let body = tool(b);
             write(
                 &ctx,
-                Box::new(move |tx| ignore_outcome(tx.put_part(&part(&s, &m, &p, body.clone())))),
+                Box::new(move |tx| {
+                    ignore_outcome(tx.messages().put_part(&part(&s, &m, &p, body.clone())))
+                }),
             )
         }
         16..=18 => stream(store, &ctx, &s, &p, a, b),
         19 => edit_text(store, &ctx, &s, &p, |text| text.push_str("\u{1F426}!")),
         20 => edit_text(store, &ctx, &s, &p, |text| text.truncate((text.len() / 2) & !1)),
         21 => edit_text(store, &ctx, &s, &p, |_| {}),
-        22 => write(&ctx, Box::new(move |tx| tx.remove_part(&sid(&s), &support::pid(&p)))),
-        23 => write(&ctx, Box::new(move |tx| tx.remove_message(&sid(&s), &support::mid(&m)))),
+        22 => {
+            write(&ctx, Box::new(move |tx| tx.messages().remove_part(&sid(&s), &support::pid(&p))))
+        }
+        23 => write(&ctx, Box::new(move |tx| tx.messages().remove(&sid(&s), &support::mid(&m)))),
         24 => write(&ctx, Box::new(move |tx| put_session_values(tx, &s, b))),
         25 | 26 => turn(store, &ctx, &s, a, b),
         27 | 28 => move_turn(store, &ctx, &s, a, b),
@@ -114,7 +123,7 @@ fn projects(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
     value.aliases = (0..b % 4)
         .map(|n| serde_json::from_value(json!({"kind": "directory", "value": format!("/{n}")})))
         .collect::<std::result::Result<_, _>>()?;
-    ignore_outcome(tx.put_project(&value))
+    ignore_outcome(tx.projects().put(&value))
 }
 
 fn shaped(id: &str, a: u16, b: u16) -> Session {
@@ -166,7 +175,7 @@ fn stream(store: &Store, ctx: &Context, s: &str, p: &str, a: u16, b: u16) -> Res
         .map(|n| {
             let (s, p) = (sid(s), support::pid(p));
             let delta = format!("{n}\u{e4}").repeat(usize::from(b % 700));
-            store.write(ctx, move |tx| tx.append_text(&s, &p, &delta))
+            store.write(ctx, move |tx| tx.messages().append_text(&s, &p, &delta))
         })
         .collect();
     tickets.into_iter().try_for_each(|ticket| ticket.wait().map(drop))
@@ -179,7 +188,7 @@ fn edit_text(
     p: &str,
     edit: impl Fn(&mut String) + Send + 'static,
 ) -> Result<()> {
-    let mut part = store.read(ctx, |r| r.get_part(&sid(s), &support::pid(p)))?;
+    let mut part = store.read(ctx, |r| r.messages().get_part(&sid(s), &support::pid(p)))?;
     store
         .write(ctx, move |tx| {
             if let PartBody::Text(text) = &mut part.body
@@ -193,7 +202,7 @@ fn edit_text(
             if let PartBody::Reasoning(text) = &mut part.body {
                 text.time.end = Some(9.into());
             }
-            ignore_outcome(tx.put_part(&part))
+            ignore_outcome(tx.messages().put_part(&part))
         })
         .wait()
 }
@@ -203,9 +212,9 @@ fn put_session_values(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
     let todos: Vec<_> = (0..b % 3)
         .map(|_| serde_json::from_value(todo.clone()))
         .collect::<std::result::Result<_, _>>()?;
-    tx.set_todos(&sid(s), &todos)?;
+    tx.sessions().set_todos(&sid(s), &todos)?;
     let diff = json!({"file": "a", "patch": "+x", "additions": b, "deletions": 0});
-    ignore_outcome(tx.put_diff(&sid(s), &[serde_json::from_value(diff)?]))
+    ignore_outcome(tx.sessions().put_diff(&sid(s), &[serde_json::from_value(diff)?]))
 }
 
 fn turn_id(s: &str, n: u16) -> TurnId {
@@ -219,8 +228,8 @@ fn turn(store: &Store, ctx: &Context, s: &str, a: u16, b: u16) -> Result<()> {
     let start = (sid(s), turn_id(s, b));
     store
         .write(ctx, move |tx| {
-            tx.begin_turn(&new)?;
-            tx.transition_turn(&start.0, &start.1, &TurnEvent::Started).map(drop)
+            tx.turns().begin(&new)?;
+            tx.turns().transition(&start.0, &start.1, &TurnEvent::Started).map(drop)
         })
         .wait()
 }
@@ -229,18 +238,18 @@ fn move_turn(store: &Store, ctx: &Context, s: &str, a: u16, b: u16) -> Result<()
     let (s, turn) = (sid(s), turn_id(s, b));
     store
         .write(ctx, move |tx| match a % 6 {
-            0 => tx.transition_turn(&s, &turn, &TurnEvent::Asked).map(drop),
-            1 => tx.transition_turn(&s, &turn, &TurnEvent::Answered).map(drop),
+            0 => tx.turns().transition(&s, &turn, &TurnEvent::Asked).map(drop),
+            1 => tx.turns().transition(&s, &turn, &TurnEvent::Answered).map(drop),
             2 | 3 => {
                 let (attempt, next) = (b.into(), 3.into());
                 let status =
                     SessionStatus::Retry { attempt, message: "busy".into(), next, action: None };
-                tx.set_retry(&s, &turn, &status)
+                tx.turns().set_retry(&s, &turn, &status)
             }
             n => {
                 let outcome = if n == 4 { TurnOutcome::Completed } else { TurnOutcome::Failed };
                 let end = EndTurn { session: s.clone(), turn: turn.clone(), outcome, error: None };
-                tx.end_turn(&end).map(drop)
+                tx.turns().end(&end).map(drop)
             }
         })
         .wait()
@@ -251,27 +260,29 @@ fn request(tx: &Tx<'_>, s: &str, a: u16, b: u16) -> Result<()> {
     if a.is_multiple_of(2) {
         let body = json!({"kind": "permission", "permission": "bash", "patterns": ["ls"]});
         let value = json!({"id": id, "sessionID": s, "body": body, "state": {"is": "pending"}});
-        return ignore_outcome(tx.add_request(&serde_json::from_value::<UserRequest>(value)?));
+        return ignore_outcome(tx.requests().add(&serde_json::from_value::<UserRequest>(value)?));
     }
     let id: RequestId = serde_json::from_value(json!(id))?;
     let state = json!({"is": "replied", "reply": "once"});
-    ignore_outcome(tx.resolve_request(&id, &serde_json::from_value::<RequestState>(state)?))
+    ignore_outcome(tx.requests().resolve(&id, &serde_json::from_value::<RequestState>(state)?))
 }
 
 fn inbox(tx: &Tx<'_>, s: &str, m: &str, p: &str, b: u16) -> Result<()> {
     let delivery = if b.is_multiple_of(2) { PromptDelivery::Steer } else { PromptDelivery::Queue };
     if b.is_multiple_of(3) {
-        return tx.promote_prompt(&sid(s), delivery, None).map(drop);
+        return tx.prompts().promote(&sid(s), delivery, None).map(drop);
     }
-    tx.admit_prompt(&user(s, m, json!(1)), &[text(s, m, p, "steer")], delivery).map(drop)
+    tx.prompts().admit(&user(s, m, json!(1)), &[text(s, m, p, "steer")], delivery).map(drop)
 }
 
 fn share(tx: &Tx<'_>, s: &str, b: u16) -> Result<()> {
     if b.is_multiple_of(3) {
-        return ignore_outcome(tx.remove_share(&sid(s)));
+        return ignore_outcome(tx.shares().remove(&sid(s)));
     }
     let url = format!("https://example.org/{}", b % 4);
-    ignore_outcome(tx.put_share(&sid(s), &ShareRecord { id: "x".into(), secret: "s".into(), url }))
+    ignore_outcome(
+        tx.shares().put(&sid(s), &ShareRecord { id: "x".into(), secret: "s".into(), url }),
+    )
 }
 
 fn approval(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
@@ -279,17 +290,17 @@ fn approval(tx: &Tx<'_>, a: u16, b: u16) -> Result<()> {
     let rule = PermissionRule::new("bash", ["ls *", "rm *"][usize::from(b % 2)], action);
     let project = "p1".parse().expect("id");
     ignore_outcome(if a.is_multiple_of(3) {
-        tx.withdraw_rule(&project, &rule)
+        tx.projects().withdraw_rule(&project, &rule)
     } else {
-        tx.approve_rule(&project, &rule)
+        tx.projects().approve_rule(&project, &rule)
     })
 }
 
 /// Many rows in one transaction.
 fn add_many_parts(tx: &Tx<'_>, s: &str, m: &str, a: u16) -> Result<()> {
-    tx.put_message(&assistant(s, m, json!(1)))?;
+    tx.messages().put(&assistant(s, m, json!(1)))?;
     (0..a % 30).try_for_each(|n| {
         let body = body(n, n);
-        ignore_outcome(tx.put_part(&part(s, m, &format!("prt_{m}_{n}"), body)))
+        ignore_outcome(tx.messages().put_part(&part(s, m, &format!("prt_{m}_{n}"), body)))
     })
 }

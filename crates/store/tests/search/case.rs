@@ -46,7 +46,7 @@ impl SearchTestStore {
         let project: Project = from_json(
             json!({"id": id, "worktree": format!("/w/{id}"), "time": {"created": 1, "updated": 1}}),
         );
-        self.store.write(&self.ctx, move |tx| tx.put_project(&project)).wait().expect("project");
+        self.store.write(&self.ctx, move |tx| tx.projects().put(&project)).wait().expect("project");
     }
 
     /// Stores a session; `fields` replace the usual ones.
@@ -56,7 +56,7 @@ impl SearchTestStore {
         let map = value.as_object_mut().expect("an object");
         map.extend(fields.as_object().cloned().unwrap_or_default());
         let session: Session = from_json(value);
-        self.store.write(&self.ctx, move |tx| tx.put_session(&session)).wait().expect("session");
+        self.store.write(&self.ctx, move |tx| tx.sessions().put(&session)).wait().expect("session");
     }
 
     pub(crate) fn message(&self, ctx: &Context, session: &str, id: &str, created: i64) {
@@ -64,7 +64,7 @@ impl SearchTestStore {
             from_json(json!({"role": "user", "time": {"created": created}, "agent": "build",
             "model": {"providerID": "p", "modelID": "m"}}));
         let message = Message { id: id.parse().expect("id"), session: sid(session), body };
-        self.store.write(ctx, move |tx| tx.put_message(&message)).wait().expect("message");
+        self.store.write(ctx, move |tx| tx.messages().put(&message)).wait().expect("message");
     }
 
     pub(crate) fn part(&self, session: &str, message: &str, id: &str, body: Value) {
@@ -113,7 +113,7 @@ pub(crate) fn put_part(
         message: message.parse().expect("id"),
         body: PartBody::parse_lenient(body).expect("a part"),
     };
-    store.write(ctx, move |tx| tx.put_part(&part)).wait().expect("part");
+    store.write(ctx, move |tx| tx.messages().put_part(&part)).wait().expect("part");
 }
 
 pub(crate) fn names(hits: &[SearchHit]) -> Vec<String> {

@@ -89,8 +89,8 @@ pub(crate) fn write<T: Send + 'static>(
 pub(crate) fn with_sessions(dir: &Path, ids: &'static [&'static str]) -> Store {
     let store = open(dir);
     write(&store, move |tx| {
-        tx.put_project(&project("p1"))?;
-        ids.iter().try_for_each(|id| tx.create_session(&session(id)).map(drop))
+        tx.projects().put(&project("p1"))?;
+        ids.iter().try_for_each(|id| tx.sessions().create(&session(id)).map(drop))
     })
     .expect("created");
     store
@@ -98,7 +98,7 @@ pub(crate) fn with_sessions(dir: &Path, ids: &'static [&'static str]) -> Store {
 
 /// The whole log.
 pub(crate) fn log(store: &Store) -> Vec<LogEvent> {
-    store.read(&ctx(), |r| r.log_after(LogCursor(0), 1_000_000)).expect("log").events
+    store.read(&ctx(), |r| r.log().after(LogCursor(0), 1_000_000)).expect("log").events
 }
 
 /// A connection beside the store's own, for looking and for damage.
@@ -144,14 +144,14 @@ fn helper_functions_agree() {
     let store = with_sessions(dir.path(), &["ses_x"]);
     let step = json!({"type": "step-finish", "reason": "stop", "cost": 1, "tokens": tokens(1)});
     write(&store, move |tx| {
-        tx.put_message(&user("ses_x", "msg_x", 1))?;
-        tx.put_message(&assistant("ses_x", "msg_y", 2))?;
-        tx.put_part(&part("ses_x", "msg_y", "prt_x", step.clone()))?;
-        tx.put_part(&text("ses_x", "msg_x", "prt_y", "hi"))
+        tx.messages().put(&user("ses_x", "msg_x", 1))?;
+        tx.messages().put(&assistant("ses_x", "msg_y", 2))?;
+        tx.messages().put_part(&part("ses_x", "msg_y", "prt_x", step.clone()))?;
+        tx.messages().put_part(&text("ses_x", "msg_x", "prt_y", "hi"))
     })
     .expect("written");
     assert_eq!(log(&store).len(), 6);
     assert_eq!(projections(dir.path()).len(), 6);
-    assert!(store.read(&ctx(), |r| r.get_part(&sid("ses_x"), &pid("prt_x"))).is_ok());
-    assert!(store.read(&ctx(), |r| r.get_message(&sid("ses_x"), &mid("msg_x"))).is_ok());
+    assert!(store.read(&ctx(), |r| r.messages().get_part(&sid("ses_x"), &pid("prt_x"))).is_ok());
+    assert!(store.read(&ctx(), |r| r.messages().get(&sid("ses_x"), &mid("msg_x"))).is_ok());
 }

@@ -47,9 +47,7 @@ const LARGE_TYPES: &[LargeType] = &[
     large("snapshot::SnapshotHandle", 55, 8, BEING_SPLIT),
     large("snapshot::SnapshotStore", 150, 27, BEING_SPLIT),
     large("snapshot::WorktreeIndex", 31, 4, BEING_SPLIT),
-    large("store::ReadTx", 125, 21, BEING_SPLIT),
     large("store::Store", 55, 12, BEING_SPLIT),
-    large("store::Tx", 145, 17, BEING_SPLIT),
 ];
 
 const BEING_SPLIT: &str = "being split into services and views";

@@ -123,7 +123,7 @@ fn resolve_or_create_session(
 ) -> Result<Session, CliError> {
     if let Some(prefix) = &args.session {
         let session = session_lookup::resolve_session_or_newest(app, engine, ctx, Some(prefix))?;
-        let projects = engine.store().read(ctx, |r| r.projects())?;
+        let projects = engine.store().read(ctx, |r| r.projects().list())?;
         if !ProjectLocation::find(&projects, directory).contains_session(&session) {
             let (id, home) = (&session.id, text::sanitize_line(&session.directory));
             return Err(CliError::Refused {
@@ -179,8 +179,8 @@ fn find_parent_session(
         return Ok(None);
     };
     Ok(engine.store().read(ctx, |r| {
-        let known = r.find_session(&id)?.is_some();
-        let runs = known && !matches!(r.session_status(&id)?, SessionStatus::Idle);
+        let known = r.sessions().find(&id)?.is_some();
+        let runs = known && !matches!(r.sessions().status(&id)?, SessionStatus::Idle);
         Ok(runs.then_some(id))
     })?)
 }

@@ -108,7 +108,7 @@ pub(super) fn read_forks(
         let at: Option<String> = cursor.take();
         let page = engine
             .store()
-            .read(ctx, |r| r.list_sessions(&filter, at.as_deref(), SESSION_PAGE_SIZE))?;
+            .read(ctx, |r| r.sessions().list(&filter, at.as_deref(), SESSION_PAGE_SIZE))?;
         let of_it = page.items.into_iter().map(|row| row.session).filter(|other| {
             other.origin.as_ref().is_some_and(|origin| origin.session == session.id)
         });
@@ -164,18 +164,18 @@ pub(super) fn read_log(
 }
 
 fn read_rows(r: &ReadTx<'_>, session: &SessionId, all: bool) -> Result<LogRows, StoreError> {
-    let (mut turns, expired) = (Vec::new(), r.expired_turns(session)?);
-    for turn in r.turns(session)?.into_iter().filter(|turn| all || !turn.hidden) {
+    let (mut turns, expired) = (Vec::new(), r.expiry().expired_turns(session)?);
+    for turn in r.turns().list(session)?.into_iter().filter(|turn| all || !turn.hidden) {
         let mut changes = Vec::new();
-        for row in r.turn_change_sets(session, &turn.id)? {
-            let taken = r.undone_extent(&row.set.id)?;
+        for row in r.change_sets().of_turn(session, &turn.id)? {
+            let taken = r.change_sets().undone_extent(&row.set.id)?;
             changes.push((row, taken));
         }
         let prompt = read_prompt(r, session, &turn)?;
         let expired = expired.get(&turn.id).copied();
         turns.push(LogTurnRows { turn, prompt, expired, changes });
     }
-    let mut operations = r.operations(session)?;
+    let mut operations = r.operations().list(session)?;
     operations.retain(|row| all || row.kind != OperationKind::Branch);
     Ok(LogRows { turns, operations })
 }
@@ -192,7 +192,7 @@ pub(crate) fn find_turn_prompt(
     turn: &TurnId,
 ) -> Result<Option<String>, CliError> {
     Ok(engine.store().read(ctx, |r| {
-        let turns = r.turns(session)?;
+        let turns = r.turns().list(session)?;
         match turns.iter().find(|row| row.id == *turn) {
             Some(row) => read_prompt(r, session, row),
             None => Ok(None),
@@ -205,17 +205,17 @@ fn read_prompt(
     session: &SessionId,
     turn: &TurnRow,
 ) -> Result<Option<String>, StoreError> {
-    match r.get_message(session, &turn.message) {
+    match r.messages().get(session, &turn.message) {
         Ok(found) => return Ok(Some(prompt_text(found.parts))),
         Err(StoreError::NoMessage { .. }) => {}
         Err(error) => return Err(error),
     }
     // A branch hid it; it is as it was when the turn ended.
-    let all = r.boundaries(session, SessionSeq::default(), usize::MAX)?;
+    let all = r.history().boundaries(session, SessionSeq::default(), usize::MAX)?;
     let Some(at) = all.into_iter().rev().find(|it| it.cursor == turn.span.1) else {
         return Ok(None);
     };
-    let then = r.session_at_boundary(session, at.seq)?.messages;
+    let then = r.history().session_at_boundary(session, at.seq)?.messages;
     let found = then.into_iter().find(|it| it.message.id == turn.message);
     Ok(found.map(|found| prompt_text(found.parts)))
 }

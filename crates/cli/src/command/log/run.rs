@@ -39,7 +39,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &LogArgs) -> Result<ProgramEx
     let entries = log_entries::read_log(&engine, &ctx, &session.id, args.all)?;
     let forks = log_entries::read_forks(&engine, &ctx, &session)?;
     if ui.wants_json() {
-        let head = engine.store().read(&ctx, |r| r.session_head(&session.id))?;
+        let head = engine.store().read(&ctx, |r| r.sessions().head(&session.id))?;
         ui.print_json(&json!({ "session": session.id, "title": session.title, "head": head,
             "origin": session.origin, "summary": session.summary,
             "entries": serde_json::to_value(&entries)?, "forks": forks }))?;

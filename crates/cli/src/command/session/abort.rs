@@ -67,7 +67,7 @@ fn wait_until_ended(
     for _ in 0..MAX_POLLS {
         // The one that runs it may die instead of ending it.
         engine.store().recover_turns(ctx)?;
-        let turns = engine.store().read(ctx, |r| r.turns(session))?;
+        let turns = engine.store().read(ctx, |r| r.turns().list(session))?;
         let found = turns.into_iter().find(|row| row.id == *turn).map(|row| row.state);
         if let Some(state) = found.filter(|state| !state.is_open()) {
             return Ok(Some(state));

@@ -69,7 +69,7 @@ fn set_archived(
         let (named, at) = (id.clone(), moment.cloned());
         let written = store.write(&ctx, move |tx| {
             let mut changed = false;
-            tx.update_session(&named, |session| {
+            tx.sessions().update(&named, |session| {
                 changed = session.time.archived.is_some() != at.is_some();
                 if changed {
                     session.time.archived.clone_from(&at);

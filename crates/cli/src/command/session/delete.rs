@@ -98,15 +98,15 @@ fn plan_deletion(
     let mut plan: Vec<SessionToDelete> = Vec::new();
     let mut open: Vec<(Session, usize)> = Vec::new();
     for id in roots.iter().rev() {
-        open.push((reader.get_session(id)?, 0));
+        open.push((reader.sessions().get(id)?, 0));
     }
     while let Some((session, depth)) = open.pop() {
         if plan.iter().any(|doomed| doomed.session.id == session.id) {
             continue;
         }
-        let children = reader.child_sessions(&session.id)?;
+        let children = reader.sessions().children(&session.id)?;
         open.extend(children.into_iter().rev().map(|child| (child, depth + 1)));
-        let messages = reader.list_messages(&session.id, None, usize::MAX - 1)?.items;
+        let messages = reader.messages().list(&session.id, None, usize::MAX - 1)?.items;
         let parts = messages.iter().map(|message| message.parts.len()).sum();
         plan.push(SessionToDelete { session, depth, messages: messages.len(), parts });
     }

@@ -136,7 +136,7 @@ fn resolve_scope(
             wanted.as_ref(),
         )?));
     }
-    let projects = store.read(ctx, |r| r.projects())?;
+    let projects = store.read(ctx, |r| r.projects().list())?;
     Ok(SessionListScope::Checkout(ProjectLocation::find(&projects, app.directory()?)))
 }
 
@@ -150,14 +150,14 @@ fn read_page(
     let cursor = args.cursor.as_deref();
     let limit = args.limit as usize;
     if let SessionListScope::AllProjects = scope {
-        let listed = reader.list_sessions(filter, cursor, limit)?;
+        let listed = reader.sessions().list(filter, cursor, limit)?;
         return Ok(SessionListPage {
             rows: listed.items,
             next: listed.next,
             ..SessionListPage::default()
         });
     }
-    let all = reader.list_sessions(filter, cursor, usize::MAX - 1)?.items;
+    let all = reader.sessions().list(filter, cursor, usize::MAX - 1)?.items;
     let mut page = SessionListPage::default();
     let mut seen = 0;
     let mut more = false;
@@ -175,7 +175,7 @@ fn read_page(
         }
     }
     if more {
-        page.next = reader.list_sessions(filter, cursor, seen)?.next;
+        page.next = reader.sessions().list(filter, cursor, seen)?.next;
     }
     if cursor.is_some() {
         (page.elsewhere_in_project, page.in_other_projects) = (0, 0);

@@ -29,7 +29,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RenameArgs) -> Result<Progra
     let id = args.session.resolve_session(&store, &ctx)?;
     let (named, wanted) = (id.clone(), title.clone());
     let written = store.write(&ctx, move |tx| {
-        tx.update_session(&named, |session| {
+        tx.sessions().update(&named, |session| {
             session.title.clone_from(&wanted);
             Ok(())
         })

@@ -40,12 +40,12 @@ pub(super) fn run(
     let id = args.session.resolve_session(&store, &ctx)?;
     let limit = args.limit.map_or(usize::MAX - 1, |limit| limit as usize);
     let transcript = store.read(&ctx, |r: &ReadTx<'_>| {
-        let page = r.list_messages(&id, None, limit)?;
+        let page = r.messages().list(&id, None, limit)?;
         Ok(Transcript {
-            session: r.get_session(&id)?,
-            usage: r.session_usage(&id)?,
-            status: r.session_status(&id)?,
-            todos: r.todos(&id)?,
+            session: r.sessions().get(&id)?,
+            usage: r.sessions().usage(&id)?,
+            status: r.sessions().status(&id)?,
+            todos: r.sessions().todos(&id)?,
             earlier: page.before.is_some(),
             messages: page.items,
         })

@@ -50,5 +50,6 @@ pub(super) fn session_json(
     ctx: &Context,
     id: &SessionId,
 ) -> Result<serde_json::Value, CliError> {
-    Ok(store.read(ctx, |r| Ok(wire::session_info(&r.get_session(id)?, r.session_usage(id)?)))?)
+    Ok(store
+        .read(ctx, |r| Ok(wire::session_info(&r.sessions().get(id)?, r.sessions().usage(id)?)))?)
 }

@@ -57,7 +57,7 @@ impl SessionStats {
         let mut census = Self::default();
         let mut cursor = None;
         loop {
-            let page = reader.list_sessions(filter, cursor.as_deref(), SESSION_PAGE_SIZE)?;
+            let page = reader.sessions().list(filter, cursor.as_deref(), SESSION_PAGE_SIZE)?;
             for row in &page.items {
                 census.count_session(row);
                 census.count_messages(reader, row)?;
@@ -86,7 +86,7 @@ impl SessionStats {
         let mut before = None;
         loop {
             let page =
-                reader.list_messages(&row.session.id, before.as_deref(), MESSAGE_PAGE_SIZE)?;
+                reader.messages().list(&row.session.id, before.as_deref(), MESSAGE_PAGE_SIZE)?;
             for item in &page.items {
                 self.messages += 1;
                 if let MessageBody::Assistant(assistant) = &item.message.body {

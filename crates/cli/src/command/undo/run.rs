@@ -170,7 +170,7 @@ fn resolve_target(
         return Ok((session, UndoTarget::Last, options(Vec::new())));
     }
     let (id, first) = turns.remove(0);
-    let session = engine.store().read(ctx, |r| r.get_session(&id))?;
+    let session = engine.store().read(ctx, |r| r.sessions().get(&id))?;
     Ok((session, UndoTarget::Turn(first), options(turns)))
 }
 
@@ -219,7 +219,8 @@ fn warn_running_commands(
     plan: &UndoPlan,
 ) -> Result<(), CliError> {
     for root in &plan.roots {
-        let open = engine.store().read(ctx, |r| r.open_change_sets(Some(&root.root.store)))?;
+        let open =
+            engine.store().read(ctx, |r| r.change_sets().list_open(Some(&root.root.store)))?;
         for row in open {
             let session = row.set.session;
             ui.print_note(&format!(

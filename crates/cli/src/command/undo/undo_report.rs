@@ -86,7 +86,7 @@ impl ConflictHints {
         let mut before = BTreeMap::new();
         let own = plan.turns.iter().map(|turn| (&plan.session, turn));
         for (session, turn) in own.chain(plan.also.iter().map(|(session, turn)| (session, turn))) {
-            for row in engine.store().read(ctx, |r| r.turn_change_sets(session, turn))? {
+            for row in engine.store().read(ctx, |r| r.change_sets().of_turn(session, turn))? {
                 let Some(capture) = row.before else { continue };
                 for change in row.set.changes {
                     before.entry(change.path).or_insert_with(|| capture.clone());

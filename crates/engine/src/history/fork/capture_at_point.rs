@@ -30,9 +30,9 @@ impl Engine {
         vault: &SnapshotHandle,
         message: &MessageId,
     ) -> Result<Option<(Capture, LogCursor)>> {
-        let (line, rows) = self
-            .store
-            .read(ctx, |r| Ok((Timeline::read(r, &session.id)?, r.change_sets(&session.id)?)))?;
+        let (line, rows) = self.store.read(ctx, |r| {
+            Ok((Timeline::read(r, &session.id)?, r.change_sets().list(&session.id)?))
+        })?;
         let head = SessionHead { message: message.clone(), part: None };
         let cut = line.cursor_before(line.position_of(Some(&head)));
         let store = vault.location().id.as_str();
@@ -76,7 +76,7 @@ impl Engine {
                 if !is_step(kind) {
                     continue;
                 }
-                let part = self.store.read(ctx, |r| r.get_part(&session.id, id))?;
+                let part = self.store.read(ctx, |r| r.messages().get_part(&session.id, id))?;
                 #[expect(clippy::wildcard_enum_match_arm, reason = "only steps name a tree")]
                 let name = match part.body {
                     PartBody::StepStart(step) => step.snapshot,

@@ -99,7 +99,7 @@ impl Engine {
         made.origin = None;
         made.extra.insert(COPYING_KEY.to_owned(), self.store.owner_id()?.as_str().into());
         made.time.archived = Some(made.time.created.clone());
-        self.store.write(ctx, move |tx| tx.create_session(&made)).wait()?;
+        self.store.write(ctx, move |tx| tx.sessions().create(&made)).wait()?;
         fail::fail_point!("engine::fork_begun", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
@@ -113,7 +113,7 @@ impl Engine {
         let id = whole.id;
         let finish = move |tx: &Tx<'_>| {
             let origin = origin.clone();
-            tx.update_session(&id, |session| {
+            tx.sessions().update(&id, |session| {
                 session.origin = origin;
                 session.extra.remove(COPYING_KEY);
                 session.time.archived = None;
@@ -126,7 +126,7 @@ impl Engine {
     /// What could not be taken back in the original, or has lost a capture, cannot be in the copy.
     fn copy_expiry(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
         let Some(origin) = &copy.session.origin else { return Ok(()) };
-        let expired = self.store.read(ctx, |r| r.expired_turns(&origin.session))?;
+        let expired = self.store.read(ctx, |r| r.expiry().expired_turns(&origin.session))?;
         let is_gone =
             |turn: &TurnId| expired.contains_key(turn) || copy.expired_turns.contains(turn);
         let gone = copy.turns.values().filter(|(turn, _)| is_gone(&turn.id));
@@ -135,7 +135,9 @@ impl Engine {
             return Ok(());
         }
         let (session, id) = (copy.session.id.clone(), self.id_generator.new_operation_id(ctx.now)?);
-        self.store.write(ctx, move |tx| tx.copy_turn_expiry(&session, &id, &turns)).wait()?;
+        self.store
+            .write(ctx, move |tx| tx.expiry().copy_turn_expiry(&session, &id, &turns))
+            .wait()?;
         Ok(())
     }
 
@@ -162,14 +164,18 @@ impl Engine {
     ) -> Result<SessionCopy> {
         self.ensure_recovered(ctx, session)?;
         let (original, line, seq) = self.store.read(ctx, |r| {
-            Ok((r.get_session(session)?, Timeline::read(r, session)?, r.session_seq(session)?))
+            Ok((
+                r.sessions().get(session)?,
+                Timeline::read(r, session)?,
+                r.sessions().seq(session)?,
+            ))
         })?;
         if let Some(expected) = ctx.expected_seq.filter(|expected| *expected != seq) {
             return Err(
                 StoreError::Stale { session: session.clone(), expected, current: seq }.into()
             );
         }
-        let entries = self.store.read(ctx, |r| r.messages_with_raw_parts(session))?;
+        let entries = self.store.read(ctx, |r| r.messages().list_with_raw_parts(session))?;
         let head =
             at.map(|at| SessionHead { message: at.clone(), part: None }).or(line.head.clone());
         let entries = match at {

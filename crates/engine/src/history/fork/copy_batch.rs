@@ -93,13 +93,13 @@ impl CopyRow {
     fn put(&self, tx: &Tx<'_>, session: &SessionId) -> Result<(), StoreError> {
         match self {
             Self::Begin(new) => {
-                tx.begin_turn(new)?;
-                tx.transition_turn(session, &new.id, &TurnEvent::Started).map(drop)
+                tx.turns().begin(new)?;
+                tx.turns().transition(session, &new.id, &TurnEvent::Started).map(drop)
             }
-            Self::Message(message, parts) => tx.add_message(message, parts),
-            Self::Parts(message, parts) => tx.add_parts(session, message, parts),
-            Self::Change(change, close) => tx.copy_change_set(session, change, close).map(drop),
-            Self::End(end) => tx.end_turn(end).map(drop),
+            Self::Message(message, parts) => tx.messages().add(message, parts),
+            Self::Parts(message, parts) => tx.messages().add_parts(session, message, parts),
+            Self::Change(change, close) => tx.change_sets().copy(session, change, close).map(drop),
+            Self::End(end) => tx.turns().end(end).map(drop),
         }
     }
 

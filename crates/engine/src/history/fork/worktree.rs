@@ -66,7 +66,7 @@ impl Engine {
         at: Option<&MessageId>,
         new: &WorktreeRequest,
     ) -> Result<ForkedWorktree, WorktreeError> {
-        let original = self.store.read(ctx, |r| r.get_session(session));
+        let original = self.store.read(ctx, |r| r.sessions().get(session));
         let original = original.map_err(crate::EngineError::from)?;
         let mut copy = self.plan_copy(ctx, session, at)?;
         let files = self.find_fork_files(ctx, &original, at)?;
@@ -130,7 +130,7 @@ impl Engine {
         vault: &SnapshotHandle,
         cut: LogCursor,
     ) -> Result<Option<String>> {
-        let rows = self.store.read(ctx, |r| r.change_sets(&session.id))?;
+        let rows = self.store.read(ctx, |r| r.change_sets().list(&session.id))?;
         let store = vault.location().id.as_str();
         let mut points = Vec::new();
         for row in rows.iter().filter(|row| row.set.root.store == store) {
@@ -191,7 +191,7 @@ impl Engine {
         let origin = copy.session.origin.as_ref().map(|origin| origin.session.clone());
         let past = match (files.at, origin) {
             (Some(at), Some(origin)) => {
-                let operations = self.store.read(ctx, |r| r.operations(&origin))?;
+                let operations = self.store.read(ctx, |r| r.operations().list(&origin))?;
                 Some(HistoricalState::at(&operations, at))
             }
             _ => None,
@@ -264,8 +264,8 @@ impl Engine {
         let done = FinishedOperation { id, head: HeadMove::Stay, taken, report };
         let session = copy.session.id.clone();
         let note = move |tx: &Tx<'_>| {
-            tx.plan_operation(&session, &new)?;
-            tx.finish_operation(&session, &done)
+            tx.operations().plan(&session, &new)?;
+            tx.operations().finish(&session, &done)
         };
         self.store.write(ctx, note).wait()?;
         Ok(())

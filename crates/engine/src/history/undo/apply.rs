@@ -40,13 +40,13 @@ impl Engine {
         let relies = plan.relies.clone();
         // Between plan and apply what it needs may have expired; from here on it cannot.
         let write = move |tx: &turnstone_store::Tx<'_>| {
-            if let Some(expired) = tx.find_expired_change_set(&needed)? {
+            if let Some(expired) = tx.expiry().find_expired_change_set(&needed)? {
                 return Ok(Some(ExpiredRequirement::Turn(expired)));
             }
-            if let Some((operation, at)) = tx.find_expired_guard(&session, &relies)? {
+            if let Some((operation, at)) = tx.expiry().find_expired_guard(&session, &relies)? {
                 return Ok(Some(ExpiredRequirement::Guard(operation, at)));
             }
-            tx.plan_operation(&session, &new).map(|_| None)
+            tx.operations().plan(&session, &new).map(|_| None)
         };
         match self.store.write(ctx, write).wait()? {
             Some(ExpiredRequirement::Turn(ExpiredTurn { session, turn, at })) => {
@@ -104,7 +104,7 @@ impl Engine {
         report: &OperationReport,
         done: FinishedOperation,
     ) -> Result<()> {
-        let session = self.store.read(ctx, |r| r.get_session(&plan.session))?;
+        let session = self.store.read(ctx, |r| r.sessions().get(&plan.session))?;
         let todos = plan.todos.clone().filter(|_| !report.without_effect);
         let withdrawn = report.withdrawn.clone();
         let mut stated = Vec::new();
@@ -118,16 +118,16 @@ impl Engine {
         };
         let record = move |tx: &turnstone_store::Tx<'_>| {
             if let Some(diff) = &behind {
-                tx.put_diff(&session.id, diff)?;
+                tx.sessions().put_diff(&session.id, diff)?;
             }
             if let Some(todos) = &todos {
-                tx.set_todos(&session.id, todos)?;
+                tx.sessions().set_todos(&session.id, todos)?;
             }
             for rule in &withdrawn {
-                tx.withdraw_rule(&session.project, rule)?;
+                tx.projects().withdraw_rule(&session.project, rule)?;
             }
             stated.iter().try_for_each(|(session, stated)| stated.write(tx, session))?;
-            tx.finish_operation(&session.id, &done)
+            tx.operations().finish(&session.id, &done)
         };
         self.store.write(ctx, record).wait()?;
         Ok(())
@@ -150,7 +150,7 @@ impl Engine {
         ctx: &Context,
         session: &SessionId,
     ) -> Result<Option<OperationId>> {
-        let operations = self.store.read(ctx, |r| r.operations(session))?;
+        let operations = self.store.read(ctx, |r| r.operations().list(session))?;
         let is_cut_off =
             |operation: &OperationRow| operation.done.is_none() && !operation.kind.is_background();
         let Some(open) = operations.into_iter().find(is_cut_off) else {

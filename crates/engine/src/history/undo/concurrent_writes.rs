@@ -31,7 +31,7 @@ impl Engine {
         let (Some(from), Some(to)) = (from, to) else {
             return Ok(found);
         };
-        for operation in self.store.read(ctx, |r| r.operations_between(from, to))? {
+        for operation in self.store.read(ctx, |r| r.operations().between(from, to))? {
             let ended = operation.ended.unwrap_or(LogCursor(i64::MAX));
             let inside = |row: &&&&ChangeSetRow| {
                 let closed = row.closed.unwrap_or(LogCursor(i64::MAX));

@@ -58,7 +58,7 @@ impl Engine {
     ) -> Result<(Vec<ChangeSetRow>, Vec<ChangeClaim>)> {
         let from = rows.iter().map(|row| row.span().0).min().unwrap_or(LogCursor(0));
         let to = rows.iter().filter_map(|row| row.span().1).max().unwrap_or(from);
-        let mut all = self.store.read(ctx, |r| r.change_sets_between(store, from, to))?;
+        let mut all = self.store.read(ctx, |r| r.change_sets().between(store, from, to))?;
         all.retain(|row| row.copied.is_none());
         let known: BTreeSet<ChangeId> = all.iter().map(|row| row.set.id.clone()).collect();
         let copies = rows.iter().filter(|row| !known.contains(&row.set.id));

@@ -205,7 +205,7 @@ impl Engine {
         };
         match parts.iter().any(brings) {
             true => {
-                let operations = self.store.read(ctx, |r| r.operations(session))?;
+                let operations = self.store.read(ctx, |r| r.operations().list(session))?;
                 self.find_redo_steps(ctx, parts, &operations)
             }
             false => Ok(RedoSteps::default()),

@@ -251,7 +251,8 @@ impl ChangeSetCache<'_> {
             let Some(row) = self.find_row(&name, &part.change)? else { continue };
             let turn = row.set.turn.clone();
             if !self.expired.contains_key(&name) {
-                let expired = self.engine.store.read(self.ctx, |r| r.expired_turns(&name))?;
+                let expired =
+                    self.engine.store.read(self.ctx, |r| r.expiry().expired_turns(&name))?;
                 self.expired.insert(name.clone(), expired);
             }
             if let Some(at) = self.expired.get(&name).and_then(|expired| expired.get(&turn)) {
@@ -267,7 +268,8 @@ impl ChangeSetCache<'_> {
         change: &ChangeId,
     ) -> Result<Option<&ChangeSetRow>> {
         if !self.rows.contains_key(change) {
-            let found = self.engine.store.read(self.ctx, |r| r.find_change_set(session, change))?;
+            let found =
+                self.engine.store.read(self.ctx, |r| r.change_sets().find(session, change))?;
             self.rows.insert(change.clone(), found);
         }
         Ok(self.rows.get(change).and_then(Option::as_ref))

@@ -111,8 +111,9 @@ impl Engine {
         options: &UndoOptions,
     ) -> Result<OperationSelection> {
         let scope = options.scope;
-        let (line, operations) =
-            self.store.read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations(session)?)))?;
+        let (line, operations) = self
+            .store
+            .read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations().list(session)?)))?;
         let mut chosen =
             select_turns(&line, session, which, || find_last_undone(&line, &operations))?;
         if chosen.is_empty() {
@@ -192,7 +193,11 @@ impl Engine {
         here: LogCursor,
     ) -> Result<SideEffects> {
         let (there, here, now) = self.store.read(ctx, |r| {
-            Ok((r.todos_at(session, there)?, r.todos_at(session, here)?, r.todos(session)?))
+            Ok((
+                r.history().todos_at(session, there)?,
+                r.history().todos_at(session, here)?,
+                r.sessions().todos(session)?,
+            ))
         })?;
         let todos = merge_todos(&there, &here, &now).map(<[Todo]>::to_vec);
         Ok(SideEffects { todos, ..SideEffects::default() })
@@ -207,12 +212,12 @@ impl Engine {
         turns: &[&TurnRow],
     ) -> Result<Vec<PermissionRule>> {
         Ok(self.store.read(ctx, |r| {
-            let project = r.get_session(session)?.project;
+            let project = r.sessions().get(session)?.project;
             let mut sessions = list_descendants(r, session)?;
             sessions.push(session.clone());
             let mut found = Vec::new();
             for turn in turns {
-                found.extend(r.rules_granted_between(&project, &sessions, turn.span)?);
+                found.extend(r.history().rules_granted_between(&project, &sessions, turn.span)?);
             }
             Ok(found)
         })?)
@@ -232,7 +237,7 @@ impl Engine {
         }
         let mut all = self.change_sets_of_turns(ctx, session, turns)?;
         for (other, turn) in also {
-            let theirs = self.store.read(ctx, |r| r.turns(other))?;
+            let theirs = self.store.read(ctx, |r| r.turns().list(other))?;
             let turn = find_turn(&theirs, other, turn)?;
             if turn.state.is_open() {
                 return Err(StoreError::Busy(other.clone()).into());
@@ -257,11 +262,11 @@ impl Engine {
         let held = self.store.read(ctx, |r| {
             let mut rows = Vec::new();
             for turn in turns {
-                let own = r.turn_change_sets(session, &turn.id)?;
+                let own = r.change_sets().of_turn(session, &turn.id)?;
                 rows.extend(own.into_iter().map(|row| (turn.id.clone(), row)));
             }
             for child in list_descendants(r, session)? {
-                for row in r.change_sets(&child)? {
+                for row in r.change_sets().list(&child)? {
                     let around = turns.iter().find(|turn| is_within_turn(turn, &row));
                     rows.extend(around.map(|turn| (turn.id.clone(), row)));
                 }
@@ -269,7 +274,7 @@ impl Engine {
             rows.retain(|(_, row)| row.closed.is_some());
             rows.sort_by_key(|(_, row)| row.closed);
             let held = |(turn, row): (TurnId, ChangeSetRow)| {
-                let taken = r.undone_extent(&row.set.id)?;
+                let taken = r.change_sets().undone_extent(&row.set.id)?;
                 Ok(SelectedChangeSet { wanted: taken.clone(), undone: taken, turn, row })
             };
             rows.into_iter().map(held).collect::<turnstone_store::Result<Vec<_>>>()
@@ -394,7 +399,7 @@ fn list_descendants(
     let mut found = Vec::new();
     let mut ask = vec![session.clone()];
     while let Some(parent) = ask.pop() {
-        for child in reader.child_sessions(&parent)? {
+        for child in reader.sessions().children(&parent)? {
             if child.id != *session && !found.contains(&child.id) {
                 found.push(child.id.clone());
                 ask.push(child.id);

@@ -43,7 +43,7 @@ impl Engine {
             let what = serde_json::json!({ "turns": touched.turns, "patterns": plan.patterns });
             let kind = OperationKind::Forget;
             let write = move |tx: &turnstone_store::Tx<'_>| {
-                tx.record_finished_operation(&session, &id, kind, &what)
+                tx.operations().record_finished(&session, &id, kind, &what)
             };
             match self.store.write(ctx, write).wait() {
                 Ok(()) | Err(StoreError::NoSession(_)) => {}

@@ -106,7 +106,7 @@ impl Engine {
     ) -> Result<Vec<AffectedSession>> {
         let store = vault.location().id.to_string();
         let all = (LogCursor(0), LogCursor(i64::MAX));
-        let rows = self.store.read(ctx, |r| r.change_sets_between(&store, all.0, all.1))?;
+        let rows = self.store.read(ctx, |r| r.change_sets().between(&store, all.0, all.1))?;
         let mut found: BTreeMap<SessionId, Vec<TurnId>> = BTreeMap::new();
         for row in rows {
             let paths = row.set.changes.iter().map(|change| &change.path).chain(&row.named);

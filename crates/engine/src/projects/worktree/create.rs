@@ -155,11 +155,11 @@ impl Engine {
     ) -> Result<()> {
         let (id, now) = (project.clone(), Number::from(ctx.now.0));
         let note = move |tx: &Tx<'_>| {
-            tx.update_project(&id, |project| {
+            tx.projects().update(&id, |project| {
                 change(project);
                 project.time.updated = now.clone();
             })?;
-            tx.announce_worktree(&id, &news)
+            tx.projects().announce_worktree(&id, &news)
         };
         Ok(self.store.write(ctx, note).wait()?)
     }

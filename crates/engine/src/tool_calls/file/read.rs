@@ -84,7 +84,7 @@ impl Engine {
         session: &SessionId,
         path: &Path,
     ) -> Result<FileReadResult, FileError> {
-        let owner = self.store.read(ctx, |r| r.get_session(session))?;
+        let owner = self.store.read(ctx, |r| r.sessions().get(session))?;
         let placed = self.locate_file(ctx, &owner, path)?;
         let seen = placed.read_state()?;
         let stamp = make_stamp(&seen, ctx.now);
@@ -103,7 +103,7 @@ impl Engine {
         session: &SessionId,
         path: &Path,
     ) -> Result<Option<FileStamp>, FileError> {
-        let owner = self.store.read(ctx, |r| r.get_session(session))?;
+        let owner = self.store.read(ctx, |r| r.sessions().get(session))?;
         let placed = self.locate_file(ctx, &owner, path)?;
         Ok(self.read_stamps.find(session, &placed.real)?)
     }
@@ -121,7 +121,7 @@ impl Engine {
         let is_first = self.read_stamps.put(session, file, stamp).unwrap_or(false);
         if is_first {
             let is_there = |one: &SessionId| {
-                let found = self.store.read(ctx, |r| r.find_session(one))?;
+                let found = self.store.read(ctx, |r| r.sessions().find(one))?;
                 Ok::<_, EngineError>(found.is_some())
             };
             // What cannot be removed now goes another time.

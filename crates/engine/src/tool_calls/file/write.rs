@@ -90,7 +90,7 @@ impl Engine {
         part: Option<&PartId>,
         writes: &[FileWriteRequest],
     ) -> Result<FileWriteReport, FileError> {
-        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
         let mut placed = Vec::new();
         for write in writes {
             placed.push(self.locate_file(ctx, &session, &write.path)?);

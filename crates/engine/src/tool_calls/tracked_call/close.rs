@@ -74,7 +74,7 @@ impl Engine {
         let name = turn.session.clone();
         let not_covered = close.not_covered;
         self.store
-            .write(&turn.context(ctx), move |tx| tx.close_change_set(&name, &close))
+            .write(&turn.context(ctx), move |tx| tx.change_sets().close(&name, &close))
             .wait()?;
         let settled = ctx.without_expected_seq();
         let beside = call.other_roots.iter().map(|call| self.close_call(&settled, turn, call));

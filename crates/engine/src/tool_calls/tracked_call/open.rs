@@ -69,7 +69,7 @@ impl Engine {
         part: Option<&PartId>,
         paths: &[PathBuf],
     ) -> Result<TrackedCall> {
-        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
         let SnapshotAccess::Available(vault) = self.snapshot_access(&session, ctx.now)? else {
             return self.record_open_call(
                 ctx,
@@ -112,7 +112,7 @@ impl Engine {
         if paths.is_empty() {
             return Ok((found, outside));
         }
-        let project = self.store.read(ctx, |r| r.find_project(&session.project))?;
+        let project = self.store.read(ctx, |r| r.projects().find(&session.project))?;
         let roots: Vec<String> = project
             .map(|project| std::iter::once(project.worktree).chain(project.sandboxes).collect())
             .unwrap_or_default();
@@ -140,7 +140,7 @@ impl Engine {
         turn: &Turn,
         part: Option<&PartId>,
     ) -> Result<TrackedCall> {
-        let session = self.store.read(ctx, |r| r.get_session(&turn.session))?;
+        let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
         let (vault, before) = match self.snapshot_access(&session, ctx.now)? {
             SnapshotAccess::Available(vault) => {
                 let group = session_pin_group(&turn.session);
@@ -178,7 +178,9 @@ impl Engine {
             before: before.as_ref().map(|capture| capture.id.to_string()),
         };
         let name = turn.session.clone();
-        self.store.write(&turn.context(ctx), move |tx| tx.open_change_set(&name, &open)).wait()?;
+        self.store
+            .write(&turn.context(ctx), move |tx| tx.change_sets().open(&name, &open))
+            .wait()?;
         fail::fail_point!("engine::call_open");
         Ok(TrackedCall {
             id,
@@ -195,7 +197,7 @@ impl Engine {
         let Some(parent) = &session.parent else {
             return Ok(None);
         };
-        let open = self.store.read(ctx, |r| r.open_change_sets(None))?;
+        let open = self.store.read(ctx, |r| r.change_sets().list_open(None))?;
         let of_parent = open.into_iter().rev().find(|row| row.set.session == *parent);
         Ok(of_parent.map(|row| row.set.id))
     }

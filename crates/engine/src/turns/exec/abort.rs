@@ -40,7 +40,8 @@ impl Engine {
         // The turn of a process that died ends as interrupted: nobody is left to be asked.
         self.recover_session(ctx, session)?;
         let name = session.clone();
-        let Some(id) = self.store.write(ctx, move |tx| tx.request_abort(&name)).wait()? else {
+        let Some(id) = self.store.write(ctx, move |tx| tx.turns().request_abort(&name)).wait()?
+        else {
             return Ok(AbortOutcome::NoOpenTurn);
         };
         if self.store.is_leased(ctx, session)? {
@@ -58,7 +59,7 @@ impl Engine {
     ///
     /// The ledger cannot be read.
     pub fn is_abort_requested(&self, ctx: &Context, turn: &Turn) -> Result<bool> {
-        Ok(self.store.read(ctx, |r| r.is_abort_requested(&turn.session))?)
+        Ok(self.store.read(ctx, |r| r.turns().is_abort_requested(&turn.session))?)
     }
 
     /// Waits until somebody asks for this turn to be aborted; false once `over` is set. Whoever deletes the
@@ -79,14 +80,14 @@ impl Engine {
     fn poll_for_abort(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
         let watch = self.store.commit_watch();
         // Read before the first look: what comes later is in the stream after it.
-        let mut at = self.store.read(ctx, |r| r.session_seq(&turn.session))?;
+        let mut at = self.store.read(ctx, |r| r.sessions().seq(&turn.session))?;
         let mut asked = self.is_abort_requested(ctx, turn)?;
         while !asked {
             let mark = watch.mark();
             if over.load(Ordering::SeqCst) {
                 return Ok(false);
             }
-            let page = self.store.read(ctx, |r| r.stream_after(&turn.session, at, PAGE))?;
+            let page = self.store.read(ctx, |r| r.log().stream_after(&turn.session, at, PAGE))?;
             at = page.events.last().and_then(|event| event.seq).unwrap_or(at);
             let ends = [EventKind::TurnAbortAsked, EventKind::SessionDeleted];
             asked = page.events.iter().any(|event| ends.contains(&event.kind));

@@ -88,7 +88,7 @@ impl Engine {
         if let Some(id) = &shell.message {
             let known = id.clone();
             // In the ledger's own words: it is the only one who knows all sessions.
-            let taken = self.store.write(ctx, move |tx| tx.has_message(&known)).wait()?;
+            let taken = self.store.write(ctx, move |tx| tx.messages().contains(&known)).wait()?;
             if taken {
                 let id = id.to_string();
                 return Err(StoreError::Conflict { kind: "message", id }.into());
@@ -157,10 +157,10 @@ impl Engine {
         );
         let (put, with, name, now) = (answer.clone(), part.clone(), session.id.clone(), ctx.now);
         let write = move |tx: &turnstone_store::Tx<'_>| {
-            tx.put_message(&put)?;
-            tx.put_part(&with)?;
+            tx.messages().put(&put)?;
+            tx.messages().put_part(&with)?;
             // The session that was used last is the newest of its directory.
-            tx.update_session(&name, |session| {
+            tx.sessions().update(&name, |session| {
                 session.time.updated = serde_json::Number::from(now.0);
                 Ok(())
             })
@@ -204,7 +204,7 @@ impl Engine {
         };
         let store = vault.location().id.to_string();
         let found = self.store.read(ctx, |r| {
-            let open = r.open_change_sets(Some(&store))?;
+            let open = r.change_sets().list_open(Some(&store))?;
             let outer = open.iter().find(|row| row.set.id == call.id);
             let outer = outer.and_then(|row| row.set.outer.clone());
             let mut found = Vec::new();
@@ -212,7 +212,7 @@ impl Engine {
                 let set = row.set;
                 let is_other = set.id != call.id && Some(&set.id) != outer.as_ref();
                 if is_other && set.evidence != Evidence::Named {
-                    let title = r.find_session(&set.session)?.map(|session| session.title);
+                    let title = r.sessions().find(&set.session)?.map(|session| session.title);
                     let title = title.unwrap_or_default();
                     found.push(ConcurrentCommand { session: set.session, title });
                 }
@@ -236,7 +236,7 @@ impl Engine {
         command_messages::set_group(&mut execution.part, group);
         let part = execution.part.clone();
         let context = execution.turn.context(ctx);
-        self.store.write(&context, move |tx| tx.put_part(&part)).wait()?;
+        self.store.write(&context, move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(())
     }
     /// Shows what a command has written so far, to whoever looks while it runs.
@@ -253,7 +253,7 @@ impl Engine {
         command_messages::set_output(&mut execution.part, output);
         let part = execution.part.clone();
         let context = execution.turn.context(ctx);
-        self.store.write(&context, move |tx| tx.put_part(&part)).wait()?;
+        self.store.write(&context, move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(())
     }
 }

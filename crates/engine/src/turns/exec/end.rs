@@ -72,8 +72,8 @@ impl Engine {
                 command_messages::complete_call(&mut part, output, &facts, ctx.now);
                 command_messages::complete_answer(&mut answer, &manner, ctx.now);
                 let write = move |tx: &turnstone_store::Tx<'_>| {
-                    tx.put_part(&part)?;
-                    tx.put_message(&answer)
+                    tx.messages().put_part(&part)?;
+                    tx.messages().put(&answer)
                 };
                 self.store.write(&turn.context(ctx), write).wait()?;
                 match exit {

@@ -20,7 +20,7 @@ impl Engine {
         let Some(part) = &set.part else {
             return Ok(());
         };
-        let part = match self.store.read(ctx, |r| r.get_part(&set.session, part)) {
+        let part = match self.store.read(ctx, |r| r.messages().get_part(&set.session, part)) {
             Ok(part) => part,
             // The call is gone from the session, and its processes with it.
             Err(StoreError::NoPart { .. } | StoreError::NoMessage { .. }) => return Ok(()),

@@ -29,7 +29,7 @@ async fn compact(
     let (read, name) = (repeat.0.clone(), id.clone());
     let is_run = app.run_blocking(move |app| {
         app.check_expected_seq(&read, &name)?;
-        let session = app.engine().store().read(&read, |r| r.get_session(&name))?;
+        let session = app.engine().store().read(&read, |r| r.sessions().get(&name))?;
         Ok(app.has_runner(Directory::new(&session.directory)))
     });
     if !is_run.await? {

@@ -155,7 +155,7 @@ async fn list(
     let page = PageRequest::parse(&query)?;
     app.run_blocking(move |app| {
         let mut all =
-            app.engine().store().read(&ctx, |r| r.list_messages(&id, None, usize::MAX))?.items;
+            app.engine().store().read(&ctx, |r| r.messages().list(&id, None, usize::MAX))?.items;
         all.reverse();
         let (items, cursor) = page.slice_page(all, |entry| entry.message.id.as_str());
         let data: Vec<Value> = items.iter().map(message_v2_json).collect();
@@ -173,7 +173,7 @@ async fn read(
     let id = session_id(&session)?;
     let message: MessageId = parse_path_id("messageID", "msg_", &message)?;
     app.run_blocking(move |app| {
-        let found = app.engine().store().read(&ctx, |r| r.get_message(&id, &message))?;
+        let found = app.engine().store().read(&ctx, |r| r.messages().get(&id, &message))?;
         Ok(Json(json!({ "data": message_v2_json(&found) })))
     })
     .await
@@ -224,7 +224,7 @@ async fn prompt(
     let message = app.prompt_in_background(&repeat, &id, input).await?;
     app.run_blocking(move |app| {
         let (seq, found) = app.engine().store().read(&ctx, |r| {
-            Ok((r.session_seq(&id)?, r.get_message(&id, &message)?))
+            Ok((r.sessions().seq(&id)?, r.messages().get(&id, &message)?))
         })?;
         let made = message_json(&found)["info"]["time"]["created"].clone();
         Ok(Json(json!({ "data": { "admittedSeq": seq.0, "id": message.as_str(),

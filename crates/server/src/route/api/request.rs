@@ -65,8 +65,8 @@ async fn requests_in_directory(
         let directory = place.directory.to_string_lossy();
         let data = app.engine().store().read(&ctx, |r| {
             let mut data = Vec::new();
-            for request in r.pending_requests(None)? {
-                let session = r.find_session(&request.session)?;
+            for request in r.requests().pending(None)? {
+                let session = r.sessions().find(&request.session)?;
                 if session.is_some_and(|session| session.directory == directory) {
                     data.extend(request_v2_json(&request, wants_permission));
                 }
@@ -86,8 +86,8 @@ async fn requests_in_session(
 ) -> Result<Json<Value>, ApiError> {
     app.run_blocking(move |app| {
         let requests = app.engine().store().read(&ctx, |r| {
-            r.get_session(&id)?;
-            r.pending_requests(Some(&id))
+            r.sessions().get(&id)?;
+            r.requests().pending(Some(&id))
         })?;
         let data: Vec<Value> = requests
             .iter()
@@ -130,8 +130,8 @@ fn all_approvals(
 ) -> Result<Vec<(ProjectId, PermissionRule)>, ApiError> {
     Ok(app.engine().store().read(ctx, |r| {
         let mut found = Vec::new();
-        for project in r.projects()? {
-            let rules = r.approved_rules(&project.id)?;
+        for project in r.projects().list()? {
+            let rules = r.projects().approved_rules(&project.id)?;
             found.extend(rules.into_iter().map(|rule| (project.id.clone(), rule)));
         }
         Ok(found)
@@ -252,8 +252,8 @@ async fn require_pending_request(
     let (ctx, request) = (ctx.clone(), request.to_owned());
     app.run_blocking(move |app| {
         let pending = app.engine().store().read(&ctx, |r| {
-            r.get_session(&id)?;
-            r.pending_requests(Some(&id))
+            r.sessions().get(&id)?;
+            r.requests().pending(Some(&id))
         })?;
         let found = pending.iter().filter(|one| one.id.as_str() == request);
         let shown =

@@ -79,7 +79,7 @@ async fn list(
     app.run_blocking(move |app| {
         let mut cursors = Value::Null;
         let shown = app.sessions_json(&ctx, |r| {
-            let mut all = r.list_sessions(&filter, None, usize::MAX)?.items;
+            let mut all = r.sessions().list(&filter, None, usize::MAX)?.items;
             let made = |row: &SessionRow| row.session.time.created.as_f64().unwrap_or_default();
             let id = |row: &SessionRow| row.session.id.clone();
             all.sort_by(|a, b| made(b).total_cmp(&made(a)).then_with(|| id(a).cmp(&id(b))));
@@ -148,7 +148,7 @@ async fn active(
     RequestContext(ctx): RequestContext,
 ) -> Result<Json<Value>, ApiError> {
     app.run_blocking(move |app| {
-        let open = app.engine().store().read(&ctx, |r| r.sessions_with_open_turn())?;
+        let open = app.engine().store().read(&ctx, |r| r.turns().sessions_with_open())?;
         let running = |id: SessionId| (id.as_str().to_owned(), json!({ "type": "running" }));
         let data: Map<String, Value> = open.into_iter().map(running).collect();
         Ok(Json(json!({ "data": data })))
@@ -214,8 +214,10 @@ async fn interrupt(
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
     let asked = ctx.clone();
-    app.run_blocking(move |app| Ok(app.engine().store().read(&asked, |r| r.get_session(&id))?))
-        .await?;
+    app.run_blocking(move |app| {
+        Ok(app.engine().store().read(&asked, |r| r.sessions().get(&id))?)
+    })
+    .await?;
     let Json(_) = abort::abort(State(app), RequestContext(ctx), Path(session)).await?;
     Ok(StatusCode::NO_CONTENT)
 }
@@ -227,7 +229,7 @@ async fn wait(
     Path(session): Path<String>,
 ) -> Result<StatusCode, ApiError> {
     let id = session_id(&session)?;
-    app.run_blocking(move |app| Ok(app.engine().store().read(&ctx, |r| r.get_session(&id))?))
+    app.run_blocking(move |app| Ok(app.engine().store().read(&ctx, |r| r.sessions().get(&id))?))
         .await?;
     let message = "Session wait is not available yet";
     let status = StatusCode::SERVICE_UNAVAILABLE;

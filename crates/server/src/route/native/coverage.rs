@@ -42,8 +42,10 @@ async fn coverage(
 ) -> Result<SeqStamped<CoverageResponse>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        let (stored, changes) =
-            app.engine().store().read(&ctx, |r| Ok((r.get_session(&id)?, r.change_sets(&id)?)))?;
+        let (stored, changes) = app
+            .engine()
+            .store()
+            .read(&ctx, |r| Ok((r.sessions().get(&id)?, r.change_sets().list(&id)?)))?;
         let not_covered = changes.iter().map(|row| row.not_covered).sum();
         let found = match app.engine().find_coverage(&stored, ctx.now)? {
             SessionCoverage::Covered { root, has_baseline } => CoverageResponse {
@@ -74,7 +76,7 @@ async fn contended(
 ) -> Result<SeqStamped<Vec<ContendedPath>>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        let turns = app.engine().store().read(&ctx, |r| r.turns(&id))?;
+        let turns = app.engine().store().read(&ctx, |r| r.turns().list(&id))?;
         let found = match turns.into_iter().find(|row| !row.hidden) {
             None => Vec::new(),
             Some(first) => {

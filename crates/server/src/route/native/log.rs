@@ -76,7 +76,7 @@ async fn log(
         let (page, last) = app
             .engine()
             .store()
-            .read(&ctx, |r| Ok((r.log_after(after, limit)?, r.last_cursor()?)))?;
+            .read(&ctx, |r| Ok((r.log().after(after, limit)?, r.log().last_cursor()?)))?;
         // A place behind the end is none of this log: who waits there would miss what comes.
         let is_lost = after > last;
         let next = if is_lost { last } else { page.next };
@@ -96,10 +96,9 @@ async fn stream(
     let id = session_id(&session)?;
     let (after, limit) = (SessionSeq(position_param(&query, "after")?), limit_param(&query)?);
     app.run_blocking(move |app| {
-        let (page, end) = app
-            .engine()
-            .store()
-            .read(&ctx, |r| Ok((r.stream_after(&id, after, limit)?, r.session_seq(&id)?)))?;
+        let (page, end) = app.engine().store().read(&ctx, |r| {
+            Ok((r.log().stream_after(&id, after, limit)?, r.sessions().seq(&id)?))
+        })?;
         let next = page.events.iter().rev().find_map(|it| it.seq).unwrap_or(after.min(end));
         let resync = page.resync || after > end;
         let body = json!({ "events": events_json(&page), "next": next, "resync": resync });

@@ -147,7 +147,7 @@ async fn state(
 ) -> Result<SeqStamped<RequestState>, ApiError> {
     let session = session_id(&session)?;
     app.run_blocking(move |app| {
-        let state = app.engine().store().read(&ctx, |r| r.request_state(&request))?;
+        let state = app.engine().store().read(&ctx, |r| r.requests().state(&request))?;
         app.stamp_seq(&ctx, &session, state)
     })
     .await

@@ -36,7 +36,7 @@ impl AppState {
         session: &SessionId,
         body: T,
     ) -> Result<SeqStamped<T>, ApiError> {
-        let seq = self.engine().store().read(ctx, |r| r.session_seq(session))?;
+        let seq = self.engine().store().read(ctx, |r| r.sessions().seq(session))?;
         Ok(SeqStamped { body, seq })
     }
 }

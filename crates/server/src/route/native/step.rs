@@ -206,7 +206,7 @@ async fn delta(
             // The text was written with the mark that is known of it.
             Some(at) => Some(at.0),
             None => {
-                let read = |r: &ReadTx<'_>| r.message_of_part(&session, &body.part);
+                let read = |r: &ReadTx<'_>| r.messages().of_part(&session, &body.part);
                 let message = app.engine().store().read(&ctx, read)?;
                 app.check_answer_of_turn(&ctx, held.turn(), &message)?;
                 let done = app.engine().append_text(&ctx, held.turn(), &body.part, &body.text)?;

@@ -116,10 +116,10 @@ async fn timeline(
         app.engine().ensure_recovered(&ctx, &id)?;
         let (turns, operations) = app.engine().store().read(&ctx, |r| {
             let mut turns = Vec::new();
-            for row in r.turns(&id)?.into_iter().filter(|row| all || !row.hidden) {
+            for row in r.turns().list(&id)?.into_iter().filter(|row| all || !row.hidden) {
                 turns.push((row.span.0, timeline_turn(r, &id, &row)?));
             }
-            Ok((turns, r.operations(&id)?))
+            Ok((turns, r.operations().list(&id)?))
         })?;
         let mut entries: Vec<(LogCursor, TimelineEntry)> = Vec::new();
         for (at, mut turn) in turns {
@@ -142,8 +142,8 @@ fn timeline_turn(
     row: &TurnRow,
 ) -> turnstone_store::Result<TimelineTurn> {
     let (mut files, mut not_covered) = (Vec::new(), 0);
-    for change in r.turn_change_sets(session, &row.id)? {
-        let taken = r.undone_extent(&change.set.id)?;
+    for change in r.change_sets().of_turn(session, &row.id)? {
+        let taken = r.change_sets().undone_extent(&change.set.id)?;
         not_covered += change.not_covered;
         files.extend(change.set.changes.iter().map(|it| TimelineFile {
             path: it.path.clone(),
@@ -213,15 +213,15 @@ async fn session_state(
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
         let body = app.engine().store().read(&ctx, |r| {
-            let open = r.turns(&id)?.into_iter().find(|row| row.state.is_open());
+            let open = r.turns().list(&id)?.into_iter().find(|row| row.state.is_open());
             Ok(json!({
                 "session": id,
-                "seq": r.session_seq(&id)?,
-                "status": r.session_status(&id)?,
+                "seq": r.sessions().seq(&id)?,
+                "status": r.sessions().status(&id)?,
                 "turn": open.map(|row| json!({ "id": row.id, "state": row.state.as_str() })),
-                "head": r.session_head(&id)?,
-                "inbox": r.waiting_prompts(&id)?.iter().map(|it| &it.message).collect::<Vec<_>>(),
-                "requests": r.pending_requests(Some(&id))?.iter().map(|it| it.id.as_str())
+                "head": r.sessions().head(&id)?,
+                "inbox": r.prompts().waiting(&id)?.iter().map(|it| &it.message).collect::<Vec<_>>(),
+                "requests": r.requests().pending(Some(&id))?.iter().map(|it| it.id.as_str())
                     .collect::<Vec<_>>(),
             }))
         })?;

@@ -211,7 +211,7 @@ async fn end_tool(
     let part: PartId = parse_path_id("partID", "prt", &part)?;
     app.run_blocking(move |app| {
         let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        let stored = app.engine().store().read(&ctx, |r| r.get_part(&session, &part))?;
+        let stored = app.engine().store().read(&ctx, |r| r.messages().get_part(&session, &part))?;
         let state = ended_tool_state(&stored.body, body, ctx.now.0)?;
         let run = match held.take_tool_run(&part) {
             Some(run) => run,

@@ -89,7 +89,7 @@ async fn begin(
     app.run_blocking(move |app| {
         if let Some(began) = began {
             // The first try was cut off: what it began is known by where it began.
-            let turns = app.engine().store().read(&ctx, |r| r.turns(&id))?;
+            let turns = app.engine().store().read(&ctx, |r| r.turns().list(&id))?;
             let row = turns.into_iter().find(|row| row.span.0 >= began);
             return app.turn_response(&ctx, &id, row.as_ref());
         }
@@ -200,7 +200,7 @@ async fn steer(
         let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
         let taken = app.engine().promote_steering_prompts(&ctx, held.turn())?;
         let read = app.engine().store().read(&ctx, |r| {
-            taken.iter().map(|id| r.get_message(&session, id)).collect::<Result<Vec<_>, _>>()
+            taken.iter().map(|id| r.messages().get(&session, id)).collect::<Result<Vec<_>, _>>()
         })?;
         app.stamp_seq(
             &ctx,
@@ -278,7 +278,7 @@ impl AppState {
         session: &SessionId,
         turn: &TurnId,
     ) -> Result<TurnRow, ApiError> {
-        let turns = self.engine().store().read(ctx, |r| r.turns(session))?;
+        let turns = self.engine().store().read(ctx, |r| r.turns().list(session))?;
         let found = turns.into_iter().find(|row| row.id == *turn);
         found.ok_or_else(|| ApiError::NotFound(format!("Turn not found: {turn}")))
     }
@@ -293,7 +293,7 @@ impl AppState {
         let row =
             turn.as_ref().map(|turn| self.require_turn_row(ctx, session, &turn.id)).transpose()?;
         if let Some(turn) = turn {
-            let found = self.engine().store().read(ctx, |r| r.get_session(session))?;
+            let found = self.engine().store().read(ctx, |r| r.sessions().get(session))?;
             self.renew_runners_in(std::path::Path::new(&found.directory));
             self.in_flight().driven_turns.register(turn, found.directory.into(), self.now())?;
         }
@@ -310,7 +310,7 @@ impl AppState {
         let read = |row: &TurnRow| match self
             .engine()
             .store()
-            .read(ctx, |r| r.get_message(session, &row.message))
+            .read(ctx, |r| r.messages().get(session, &row.message))
         {
             Ok(found) => Ok(Some(message_json(&found))),
             Err(StoreError::NoMessage { .. }) => Ok(None),
@@ -362,7 +362,7 @@ impl AppState {
         message: &MessageId,
     ) -> Result<(), ApiError> {
         let store = self.engine().store();
-        let found = store.read(ctx, |r| r.turn_of_answer(&turn.session, message))?;
+        let found = store.read(ctx, |r| r.prompts().turn_of_answer(&turn.session, message))?;
         if found.as_ref() == Some(&turn.id) {
             return Ok(());
         }

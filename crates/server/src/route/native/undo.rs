@@ -243,8 +243,8 @@ impl AppState {
         which: &UndoTarget,
     ) -> Result<(), EngineError> {
         let found = self.engine().store().read(ctx, |r| match which {
-            UndoTarget::Message(message) => r.get_message(session, message).map(drop),
-            UndoTarget::Part(part) => r.get_part(session, part).map(drop),
+            UndoTarget::Message(message) => r.messages().get(session, message).map(drop),
+            UndoTarget::Part(part) => r.messages().get_part(session, part).map(drop),
             UndoTarget::Last | UndoTarget::Turn(_) | UndoTarget::From(_) => Ok(()),
         });
         Ok(found?)
@@ -287,7 +287,7 @@ impl AppState {
         began: LogCursor,
     ) -> Result<OperationReport, ApiError> {
         self.engine().recover_all(ctx)?;
-        let operations = self.engine().store().read(ctx, |r| r.operations(session))?;
+        let operations = self.engine().store().read(ctx, |r| r.operations().list(session))?;
         let found = operations.into_iter().find(|operation| operation.planned >= began);
         let report = found.map(|operation| decode_report(&operation)).transpose()?.flatten();
         report.ok_or_else(|| ApiError::NotFound("The operation of this key not found".to_owned()))
@@ -335,7 +335,7 @@ async fn checkpoint(
             None => app.engine().create_checkpoint(&ctx, &id, &body.name)?,
             // One event plans it and one ends it, in one transaction: it is there.
             Some(began) => {
-                let all = app.engine().store().read(&ctx, |r| r.operations(&id))?;
+                let all = app.engine().store().read(&ctx, |r| r.operations().list(&id))?;
                 let found = all.into_iter().find(|operation| operation.planned >= began);
                 let missing = || ApiError::NotFound("Checkpoint not found".to_owned());
                 found.ok_or_else(missing)?.id
