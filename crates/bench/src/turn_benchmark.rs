@@ -144,7 +144,7 @@ impl<'c> TurnBenchmark<'c> {
             tx.sessions().create(&session)
         };
         engine.store().write(&ctx, make).wait()?;
-        let handle = engine.open_snapshot_handle(&tree.path, ctx.now)?;
+        let handle = engine.snapshots().open(&tree.path, ctx.now)?;
         handle.start_journal().ok_or("another process owns the store")?;
         handle.capture(&turnstone_snapshot::PinGroup::new("bench"), ctx.now)?;
         let peer = case.open_peer("shadow", &tree.path);
@@ -175,7 +175,7 @@ impl<'c> TurnBenchmark<'c> {
                 for (_, row) in &mut rows {
                     self.measure_peer_step(row)?;
                 }
-                self.engine.end_turn(
+                self.engine.turns().end(
                     &sample_data::context()?,
                     &turn,
                     TurnOutcome::Completed,
@@ -192,7 +192,7 @@ impl<'c> TurnBenchmark<'c> {
     fn require_journal(&mut self) -> Fallible {
         self.change_file()?;
         let now = sample_data::context()?.now;
-        let handle = self.engine.open_snapshot_handle(&self.tree.path, now)?;
+        let handle = self.engine.snapshots().open(&self.tree.path, now)?;
         let captured = handle.capture(&turnstone_snapshot::PinGroup::new("bench"), now)?;
         if captured.mode == CaptureMode::Journal {
             return Ok(());
@@ -206,7 +206,8 @@ impl<'c> TurnBenchmark<'c> {
         let message = self.new_message(body)?;
         Ok(self
             .engine
-            .begin_turn(&sample_data::context()?, Prompt { message, parts: Vec::new() })?)
+            .turns()
+            .begin(&sample_data::context()?, Prompt { message, parts: Vec::new() })?)
     }
 
     fn new_message(&mut self, body: Value) -> Fallible<Message> {
@@ -237,13 +238,14 @@ impl<'c> TurnBenchmark<'c> {
             return self.measure_step(&ctx, turn, &next);
         }
         let (before, call) = measure_millis(|| match way {
-            CallKind::Named => Ok(self.engine.open_named_call(&ctx, turn, None, &next)?),
+            CallKind::Named => Ok(self.engine.tool_calls().open_named(&ctx, turn, None, &next)?),
             CallKind::Window | CallKind::Step => {
-                Ok(self.engine.open_window_call(&ctx, turn, None)?)
+                Ok(self.engine.tool_calls().open_window(&ctx, turn, None)?)
             }
         })?;
         self.change_file()?;
-        let (after, closed) = measure_millis(|| Ok(self.engine.close_call(&ctx, turn, &call)?))?;
+        let (after, closed) =
+            measure_millis(|| Ok(self.engine.tool_calls().close(&ctx, turn, &call)?))?;
         match closed.changes.len() {
             1 => Ok(before + after),
             other => Err(format!("{other} changes were found instead of one").into()),
@@ -269,13 +271,13 @@ impl<'c> TurnBenchmark<'c> {
         let end = StepEnd { reason: "stop".into(), cost: 0.into(), tokens: TokenCounts::default() };
         let touch = ToolFileAccess::Named(next.to_vec());
         let begun = Instant::now();
-        let step = self.engine.begin_step(ctx, turn, answer)?;
-        let run = self.engine.begin_tool(ctx, turn, &part, &touch)?;
+        let step = self.engine.turns().steps().begin(ctx, turn, answer)?;
+        let run = self.engine.turns().steps().begin_tool(ctx, turn, &part, &touch)?;
         let before = to_millis(begun.elapsed());
         self.change_file()?;
         let begun = Instant::now();
-        self.engine.end_tool(ctx, turn, run, done)?;
-        let found = self.engine.end_step(ctx, turn, &step, &end)?;
+        self.engine.turns().steps().end_tool(ctx, turn, run, done)?;
+        let found = self.engine.turns().steps().end(ctx, turn, &step, &end)?;
         let after = to_millis(begun.elapsed());
         if found.files.len() != 1 || found.snapshot.is_none() {
             return Err(format!("the step found {found:?}").into());

@@ -236,7 +236,7 @@ impl CliApp {
 
     /// Ends a command: a little upkeep, once a day (R41). What fails is tried again the next time.
     pub(crate) fn run_maintenance(&self, engine: &Engine) {
-        if let Err(error) = engine.run_maintenance(&self.context(), MaintenanceInterval::Daily) {
+        if let Err(error) = engine.maintenance().run(&self.context(), MaintenanceInterval::Daily) {
             tracing::info!("upkeep of the snapshots failed: {error}");
         }
     }

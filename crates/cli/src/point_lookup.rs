@@ -31,7 +31,7 @@ pub(crate) fn resolve_point(
         let found: Vec<TurnId> = filter_by_prefix(turns, TurnId::PREFIX, turn);
         return require_single(found, typed).map(SessionPoint::Before);
     }
-    let named = engine.list_checkpoints(ctx, &session.id)?;
+    let named = engine.history().checkpoints().list(ctx, &session.id)?;
     if named.iter().any(|checkpoint| checkpoint.name == typed) {
         return Ok(SessionPoint::Checkpoint(typed.to_owned()));
     }

@@ -18,7 +18,7 @@ const SESSION_PAGE_SIZE: usize = 100;
 /// Finishes what processes left that died, and says so.
 pub(crate) fn recover_and_report(ui: &mut Ui, engine: &Engine, ctx: &Context) {
     let opened = engine.store().turn_recovery().interrupted.len();
-    match engine.recover_all(ctx) {
+    match engine.maintenance().recover_all(ctx) {
         Ok(RecoveryReport { interrupted, closed, finished, removed }) => {
             let turns = number_format::format_counted(opened + interrupted.len(), "turn");
             if opened + interrupted.len() > 0 {

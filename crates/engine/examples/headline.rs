@@ -131,7 +131,7 @@ impl Agent {
                 "time": {"created": 1, "updated": 1}}))?;
             store.write(&self.ctx(), move |tx| tx.sessions().create(&session)).wait()?;
         }
-        self.engine.recover_all(&self.ctx())?;
+        self.engine.maintenance().recover_all(&self.ctx())?;
         Ok(())
     }
 
@@ -177,18 +177,18 @@ impl Agent {
         let text = |key: &str| order.get(key).and_then(Value::as_str);
         match text("do").unwrap_or_default() {
             "begin" => {
-                let turn = self.engine.begin_turn(&ctx, self.prompt(text("message"))?)?;
+                let turn = self.engine.turns().begin(&ctx, self.prompt(text("message"))?)?;
                 Ok(json!(self.turn.insert(turn).id))
             }
             "named" => {
                 let paths: Vec<PathBuf> = serde_json::from_value(order["paths"].clone())?;
                 let turn = self.turn.as_ref().ok_or("no turn")?;
-                let call = self.engine.open_named_call(&ctx, turn, None, &paths)?;
+                let call = self.engine.tool_calls().open_named(&ctx, turn, None, &paths)?;
                 Ok(json!(self.call.insert(call).id))
             }
             "window" => {
                 let turn = self.turn.as_ref().ok_or("no turn")?;
-                let call = self.engine.open_window_call(&ctx, turn, None)?;
+                let call = self.engine.tool_calls().open_window(&ctx, turn, None)?;
                 Ok(json!(self.call.insert(call).id))
             }
             "write" => {
@@ -198,13 +198,13 @@ impl Agent {
             "close" => {
                 let turn = self.turn.as_ref().ok_or("no turn")?;
                 let call = self.call.take().ok_or("no call")?;
-                let closed = self.engine.close_call(&ctx, turn, &call)?;
+                let closed = self.engine.tool_calls().close(&ctx, turn, &call)?;
                 let paths: Vec<_> = closed.changes.iter().map(|it| it.path.clone()).collect();
                 Ok(json!({ "paths": paths, "not_covered": closed.not_covered }))
             }
             "end" => {
                 let turn = self.turn.take().ok_or("no turn")?;
-                self.engine.end_turn(&ctx, &turn, TurnOutcome::Completed, None)?;
+                self.engine.turns().end(&ctx, &turn, TurnOutcome::Completed, None)?;
                 Ok(json!(null))
             }
             "undo" | "redo" => self.swing(&ctx, order),
@@ -233,11 +233,11 @@ impl Agent {
         };
         let options = UndoOptions::default();
         let plan = match order["do"] == "undo" {
-            true => self.engine.plan_undo(ctx, &self.session, &which, &options)?,
-            false => self.engine.plan_redo(ctx, &self.session, &which, &options)?,
+            true => self.engine.history().plan_undo(ctx, &self.session, &which, &options)?,
+            false => self.engine.history().plan_redo(ctx, &self.session, &which, &options)?,
         };
         let windows: Vec<_> = plan.roots.iter().flat_map(|root| &root.windows).collect();
-        let report = self.engine.apply_plan(ctx, &plan)?;
+        let report = self.engine.history().apply(ctx, &plan)?;
         Ok(json!({ "windows": windows, "report": report }))
     }
 
@@ -256,7 +256,7 @@ impl Agent {
             }
         })?;
         let gap = cursors.windows(2).find(|pair| pair[1] != pair[0] + 1).map(<[i64]>::to_vec);
-        let vault = self.engine.open_snapshot_handle(&self.dir.join("work"), ctx.now)?;
+        let vault = self.engine.snapshots().open(&self.dir.join("work"), ctx.now)?;
         let used = vault.usage()?;
         let open = self.engine.store().read(&ctx, |r| r.expiry().unfinished())?;
         Ok(json!({ "gap": gap, "used": used, "expiring": open.len() }))

@@ -80,7 +80,7 @@ fn open(dir: &Path) -> Fallible<Engine> {
             "time": {"created": 1, "updated": 1}}))?;
         engine.store().write(&ctx(), move |tx| tx.sessions().create(&session)).wait()?;
     }
-    engine.recover_all(&ctx())?;
+    engine.maintenance().recover_all(&ctx())?;
     Ok(engine)
 }
 
@@ -97,14 +97,14 @@ fn fill(dir: &Path, count: u64) -> Fallible {
             session: session.clone(),
             body: serde_json::from_value(body)?,
         };
-        let turn = engine.begin_turn(&ctx(), Prompt { message, parts: Vec::new() })?;
-        let call = engine.open_named_call(&ctx(), &turn, None, &[PathBuf::from("f")])?;
+        let turn = engine.turns().begin(&ctx(), Prompt { message, parts: Vec::new() })?;
+        let call = engine.tool_calls().open_named(&ctx(), &turn, None, &[PathBuf::from("f")])?;
         let text: Vec<u8> = (0..SIZE).map(|_| b' ' + rng.below(95) as u8).collect();
         let aside = dir.join("aside");
         fs_err::write(&aside, text)?;
         fs_err::rename(aside, dir.join("work/f"))?;
-        engine.close_call(&ctx(), &turn, &call)?;
-        engine.end_turn(&ctx(), &turn, TurnOutcome::Completed, None)?;
+        engine.tool_calls().close(&ctx(), &turn, &call)?;
+        engine.turns().end(&ctx(), &turn, TurnOutcome::Completed, None)?;
         say(&format!("turn {}", turn.id))?;
     }
     Ok(())
@@ -132,14 +132,19 @@ fn guards(dir: &Path, count: u64) -> Fallible {
         let id = format!("msg_{}g{number}", std::process::id()).parse()?;
         let body = serde_json::from_value(body)?;
         let message = Message { id, session: session.clone(), body };
-        let turn = engine.begin_turn(&ctx, Prompt { message, parts: Vec::new() })?;
-        let call = engine.open_named_call(&ctx, &turn, None, &[PathBuf::from("f")])?;
+        let turn = engine.turns().begin(&ctx, Prompt { message, parts: Vec::new() })?;
+        let call = engine.tool_calls().open_named(&ctx, &turn, None, &[PathBuf::from("f")])?;
         put("one", &rest)?;
-        engine.close_call(&ctx, &turn, &call)?;
-        engine.end_turn(&ctx, &turn, TurnOutcome::Completed, None)?;
+        engine.tool_calls().close(&ctx, &turn, &call)?;
+        engine.turns().end(&ctx, &turn, TurnOutcome::Completed, None)?;
         put("one", &noise())?;
-        let plan = engine.plan_undo(&ctx, &session, &UndoTarget::Last, &UndoOptions::default())?;
-        let done = engine.apply_plan(&ctx, &plan)?;
+        let plan = engine.history().plan_undo(
+            &ctx,
+            &session,
+            &UndoTarget::Last,
+            &UndoOptions::default(),
+        )?;
+        let done = engine.history().apply(&ctx, &plan)?;
         if !done.is_complete() {
             return Err(format!("{done:?}").into());
         }
@@ -169,23 +174,24 @@ fn secret(dir: &Path, text: &str) -> Fallible {
     ];
     let body = serde_json::from_value(body)?;
     let message = Message { id: id.clone(), session: session.clone(), body };
-    let turn = engine.begin_turn(&ctx(), Prompt { message, parts })?;
-    let call = engine.open_named_call(&ctx(), &turn, None, &[PathBuf::from(".env")])?;
+    let turn = engine.turns().begin(&ctx(), Prompt { message, parts })?;
+    let call = engine.tool_calls().open_named(&ctx(), &turn, None, &[PathBuf::from(".env")])?;
     fs_err::write(dir.join("work/.env"), format!("{text}\n"))?;
-    engine.close_call(&ctx(), &turn, &call)?;
-    engine.end_turn(&ctx(), &turn, TurnOutcome::Completed, None)?;
+    engine.tool_calls().close(&ctx(), &turn, &call)?;
+    engine.turns().end(&ctx(), &turn, TurnOutcome::Completed, None)?;
     say("kept")
 }
 
 fn forget(dir: &Path, pattern: &str) -> Fallible {
     let engine = open(dir)?;
-    let plan = engine.plan_forget(&ctx(), &dir.join("work"), &[pattern.to_owned()])?;
-    engine.apply_forget(&ctx(), &plan)?;
+    let plan =
+        engine.maintenance().forgets().plan(&ctx(), &dir.join("work"), &[pattern.to_owned()])?;
+    engine.maintenance().forgets().apply(&ctx(), &plan)?;
     say("forgotten")
 }
 
 fn fork(dir: &Path) -> Fallible {
     let engine = open(dir)?;
-    let copy = engine.fork_session(&ctx(), &"ses_a".parse()?, None)?;
+    let copy = engine.history().forks().fork_session(&ctx(), &"ses_a".parse()?, None)?;
     say(&format!("fork {}", copy.id))
 }

@@ -12,52 +12,65 @@ mod id_generator;
 mod maintenance;
 mod permissions;
 mod projects;
+mod settings;
 mod tool_calls;
 mod turns;
 
 pub use captures::operation_guard::list_guard_groups;
 pub use captures::session_coverage::{PathLocation, SessionCoverage, SnapshotAccess};
-pub use engine::{Engine, EngineSettings, OverBudgetPolicy};
+pub use captures::snapshot_handles::SnapshotHandles;
+pub use engine::Engine;
 pub use error::{EngineError, Result};
-pub use history::client_edit::{ProjectPatch, SessionPatch};
-pub use history::diff::{DiffFormat, DiffTarget, SessionDiff};
-pub use history::fork::ForkedWorktree;
+pub use history::History;
+pub use history::checkpoint::Checkpoints;
+pub use history::client_edit::{ClientEdits, ProjectPatch, SessionPatch};
+pub use history::diff::{DiffFormat, DiffTarget, Diffs, SessionDiff};
+pub use history::fork::{ForkedWorktree, Forks};
 pub use history::jump::{SessionCheckpoint, SessionPoint};
-pub use history::replication::ReplicatedEvent;
+pub use history::replication::{ReplicatedEvent, Replication};
+pub use history::revert::Reverts;
 pub use history::undo::{
     CheckpointChange, ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport,
     TimelineSwitch, UndoOptions, UndoPlan, UndoScope, UndoTarget, decode_checkpoint,
     decode_expired_guards, decode_report, decode_turns,
 };
-pub use maintenance::forget::{AffectedSession, ForgetPlan, ForgetReport};
+pub use maintenance::Maintenance;
+pub use maintenance::forget::{AffectedSession, ForgetPlan, ForgetReport, Forgets};
 pub use maintenance::recover::RecoveryReport;
 pub use maintenance::upkeep::MaintenanceReport;
 pub use permissions::{
-    BaseRules, EffectiveRules, GateDecision, GateRefusal, PermissionError, PermissionOutcome,
-    PermissionQuery, ReplyReport, ResumedTurn, RuleSettings, read_effective_rules,
+    BaseRules, EffectiveRules, GateDecision, GateRefusal, PermissionError, PermissionGates,
+    PermissionOutcome, PermissionQuery, PermissionRules, Permissions, ReplyReport, ResumedTurn,
+    RuleSettings, read_effective_rules,
 };
+pub use projects::Projects;
 pub use projects::project::{
     ListedProject, ProjectRemovalPlan, ProjectRemovalReport, RelinkReport,
 };
 pub use projects::project_lookup::{NewSession, OpenedProject};
+pub use projects::repository::Repositories;
 pub use projects::worktree::{
     UnsavedWork, WorktreeError, WorktreeInfo, WorktreePlan, WorktreeRemovalReport, WorktreeRequest,
-    WorktreeResetReport,
+    WorktreeResetReport, Worktrees,
 };
+pub use settings::{EngineSettings, OverBudgetPolicy};
+pub use tool_calls::ToolCalls;
 pub use tool_calls::file::{
     FileError, FileLock, FileReadResult, FileStamp, FileWriteReport, FileWriteRequest,
     WritePrecondition,
 };
 pub use tool_calls::tracked_call::{ClosedCall, TrackedCall};
-pub use turns::compaction::{CompactionPlan, CompactionRequest, CompactionSummary};
+pub use turns::Turns;
+pub use turns::compaction::{Compaction, CompactionPlan, CompactionRequest, CompactionSummary};
 pub use turns::exec::{
-    AbortOutcome, CommandEnd, CommandExecution, ConcurrentCommand, ExecutionResult,
-    ShellCommandOrigin,
+    AbortOutcome, Aborts, CommandEnd, CommandExecution, Commands, ConcurrentCommand,
+    ExecutionResult, ShellCommandOrigin,
 };
 pub use turns::inbox::SubmitOutcome;
+pub use turns::model_context::ModelContexts;
 pub use turns::newest_prompt::{NextAgent, find_newest_prompt};
 pub use turns::prompt_submission::{PromptOutcome, PromptRouting, PromptSubmission};
-pub use turns::step::{ModelStep, StepEnd, StepReport, ToolFileAccess, ToolRun};
+pub use turns::step::{ModelStep, StepEnd, StepReport, Steps, ToolFileAccess, ToolRun};
 pub use turns::turn::{Prompt, Turn};
 pub use turnstone_process::{
     ChangeKind, ChangedFile, Git, GitCancellation, GitError, GitStatusEntry,

@@ -164,7 +164,7 @@ impl AppState {
     pub(crate) fn end_aborted_turns(&self) -> Result<(), ApiError> {
         let ctx = Context::system(self.now());
         for turn in self.in_flight().driven_turns.list() {
-            let asked = match self.engine().is_abort_requested(&ctx, &turn) {
+            let asked = match self.engine().turns().aborts().is_requested(&ctx, &turn) {
                 // Deleted with its session: nothing is left to end.
                 Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => false,
                 asked => asked?,
@@ -204,11 +204,16 @@ impl AppState {
                     let _here =
                         self.end_driven_turn(&ctx, &turn, TurnOutcome::Interrupted, Some(why))?;
                 }
-                TurnState::Waiting => self.engine().release_turn(&ctx, &turn)?,
+                TurnState::Waiting => {
+                    self.engine().turns().release(&ctx, &turn)?;
+                    self.engine().maintenance().recover_all(&ctx)?;
+                }
                 TurnState::Completed
                 | TurnState::Failed
                 | TurnState::Aborted
-                | TurnState::Interrupted => self.engine().recover_all(&ctx).map(drop)?,
+                | TurnState::Interrupted => {
+                    self.engine().maintenance().recover_all(&ctx).map(drop)?
+                }
             }
         }
         Ok(())

@@ -107,7 +107,7 @@ impl AppState {
         let at = directory.to_owned();
         let repository = self.run_blocking(move |app| {
             // What is wrong with the repository is for `work` to say.
-            let found = app.engine().find_repository(&at).ok().flatten();
+            let found = app.engine().projects().repositories().find(&at).ok().flatten();
             Ok(found.map_or(at, |git| git.repository().common_dir.clone()))
         });
         let (repository, app) = (repository.await?, self.clone());

@@ -164,6 +164,7 @@ async fn store_response(
         body: String::from_utf8_lossy(&bytes).into_owned(),
     };
     let text = serde_json::to_string(&kept).map_err(|e| ApiError::unexpected(&e))?;
-    app.run_blocking(move |app| Ok(app.engine().record_response(&ctx, text)?)).await?;
+    app.run_blocking(move |app| Ok(app.engine().history().edits().record_response(&ctx, text)?))
+        .await?;
     Ok(Response::from_parts(parts, Body::from(bytes)))
 }

@@ -210,7 +210,7 @@ impl AppState {
         if let Some(place) = self.project_directories().find(at, print, ctx.now) {
             return Ok(Some(place));
         }
-        let found = self.engine().find_or_derive_project(ctx, at)?;
+        let found = self.engine().projects().find_or_derive(ctx, at)?;
         self.cache_project_directory(ctx, at, print, found).map(Some)
     }
 
@@ -236,7 +236,7 @@ impl AppState {
             return Ok(place);
         }
         // A request that is repeated or depends on a number is not about this write.
-        let open = self.engine().open_project(&ctx.without_preconditions(), at)?;
+        let open = self.engine().projects().open(&ctx.without_preconditions(), at)?;
         self.cache_project_directory(ctx, at, print, open)
     }
 

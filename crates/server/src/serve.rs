@@ -175,7 +175,7 @@ async fn run_sweep_loop(app: AppState) {
         let swept = app
             .run_blocking(|app| {
                 let ctx = Context::system(app.now());
-                Ok(app.engine().recover_and_maintain(&ctx)?)
+                Ok(app.engine().maintenance().recover_and_maintain(&ctx)?)
             })
             .await;
         if swept.is_err() {

@@ -36,23 +36,26 @@ impl AppState {
         })?;
         self.check_expected_and_idle(ctx, id)?;
         Ok(match to.files {
-            true => self.engine().revert(ctx, id, &to.message, to.part.as_ref())?,
-            false => self.engine().revert_conversation(ctx, id, &to.message)?,
+            true => {
+                self.engine().history().reverts().revert(ctx, id, &to.message, to.part.as_ref())?
+            }
+            false => self.engine().history().reverts().revert_conversation(ctx, id, &to.message)?,
         })
     }
 
     /// Brings a session to its end again.
     pub(crate) fn unrevert_session(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
         self.check_expected_and_idle(ctx, id)?;
-        self.engine().unrevert(ctx, id)?;
+        self.engine().history().reverts().unrevert(ctx, id)?;
         Ok(())
     }
 
     /// Makes the place a session went back to its end, as a prompt there does (R19).
     pub(crate) fn commit_revert(&self, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
         self.check_expected_and_idle(ctx, id)?;
-        let ctx = self.engine().require_permission(ctx, id, GatedOperation::Revert, &[])?;
-        self.engine().cleanup_revert(&ctx, id)?;
+        let ctx =
+            self.engine().permissions().gates().require(ctx, id, GatedOperation::Revert, &[])?;
+        self.engine().history().reverts().cleanup(&ctx, id)?;
         Ok(())
     }
 
@@ -97,7 +100,7 @@ impl AppState {
             SessionStatus::Idle => Ok(()),
             SessionStatus::Busy | SessionStatus::Retry { .. } => {
                 // Its process may be gone: then it is over, and this is how one finds out.
-                self.engine().recover_all(ctx)?;
+                self.engine().maintenance().recover_all(ctx)?;
                 match self.engine().store().read(ctx, |r| r.sessions().status(session))? {
                     SessionStatus::Idle => Ok(()),
                     SessionStatus::Busy | SessionStatus::Retry { .. } => {

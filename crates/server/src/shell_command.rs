@@ -52,7 +52,7 @@ impl AppState {
             );
         }
         let now = ctx.without_expected_seq().at_time(self.now());
-        let ended = self.engine().end_exec(&now, execution, &ran.end);
+        let ended = self.engine().turns().commands().end(&now, execution, &ran.end);
         self.runners().mark_command_ended(&session.id);
         ended?;
         // Prompts that came meanwhile are not forgotten if nobody else takes them up.
@@ -71,6 +71,8 @@ impl AppState {
         let prepared = self.supervisor().prepare(&program, CommandStdio::Pipes { stdin: None })?;
         // Before it runs: whoever comes after a crash must find the processes (R32).
         self.engine()
+            .turns()
+            .commands()
             .record_process_group(ctx, execution, prepared.group())
             .map_err(CommandFailure::other)?;
         let folder = self.engine().store().layout().root().join("output");
@@ -89,7 +91,7 @@ impl AppState {
                 terminal: None,
                 signals: None,
             };
-            let ended = self.engine().attach_to_command(ctx, &turn, running, attend);
+            let ended = self.engine().turns().commands().attach(ctx, &turn, running, attend);
             live.finish();
             drop(showing.join());
             ended
@@ -101,7 +103,9 @@ impl AppState {
     fn publish_output(&self, ctx: &Context, execution: &mut CommandExecution, live: &LiveOutput) {
         while let Some(text) = live.next_output() {
             let now = ctx.clone().at_time(self.now());
-            if let Err(error) = self.engine().record_partial_output(&now, execution, &text) {
+            if let Err(error) =
+                self.engine().turns().commands().record_partial_output(&now, execution, &text)
+            {
                 // The command goes on; its whole output is kept at its end.
                 tracing::warn!("the output of a command is not shown while it runs: {error}");
                 return;

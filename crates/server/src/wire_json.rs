@@ -53,7 +53,7 @@ impl AppState {
             Ok((session, r.sessions().usage(id)?, is_back))
         })?;
         if is_back {
-            session.revert = self.engine().revert_view(ctx, id)?;
+            session.revert = self.engine().history().reverts().view(ctx, id)?;
         }
         Ok(wire::session_info(&session, usage))
     }
@@ -76,7 +76,9 @@ impl AppState {
                 SessionJson::Json(json) => list.push_str(&json),
                 SessionJson::Row(row) => {
                     let SessionRow { mut session, usage } = *row;
-                    if let Some(revert) = self.engine().revert_view(ctx, &session.id)? {
+                    if let Some(revert) =
+                        self.engine().history().reverts().view(ctx, &session.id)?
+                    {
                         session.revert = Some(revert);
                     }
                     list.push_str(&wire::session_info(&session, usage).to_string());
@@ -98,7 +100,7 @@ impl AppState {
         let mut shown = Vec::with_capacity(rows.len());
         for SessionRow { mut session, usage } in rows {
             if back.contains(&session.id) {
-                session.revert = self.engine().revert_view(ctx, &session.id)?;
+                session.revert = self.engine().history().reverts().view(ctx, &session.id)?;
             }
             shown.push(wire::session_info(&session, usage));
         }

@@ -86,7 +86,7 @@ pub(crate) fn run(
     match (&args.command, &args.name) {
         (None, Some(name)) => create(ui, &engine, &ctx, &session, name),
         (Some(CheckpointCommand::Remove { name, .. }), _) => {
-            let gone = engine.remove_checkpoint(&ctx, &session.id, name)?;
+            let gone = engine.history().checkpoints().remove(&ctx, &session.id, name)?;
             if ui.wants_json() {
                 ui.print_json(&json!(gone.iter().map(checkpoint_json).collect::<Vec<_>>()))?;
             }
@@ -112,7 +112,7 @@ fn create(
             hint: None,
         });
     }
-    let operation = engine.create_checkpoint(ctx, &session.id, &plain)?;
+    let operation = engine.history().checkpoints().create(ctx, &session.id, &plain)?;
     if ui.wants_json() {
         ui.print_json(&json!({ "session": session.id, "name": plain, "operation": operation }))?;
     }
@@ -131,7 +131,7 @@ fn list(
     ctx: &Context,
     session: &Session,
 ) -> Result<ProgramExit, CliError> {
-    let found = engine.list_checkpoints(ctx, &session.id)?;
+    let found = engine.history().checkpoints().list(ctx, &session.id)?;
     if ui.wants_json() {
         ui.print_json(&json!(found.iter().map(checkpoint_json).collect::<Vec<_>>()))?;
         return Ok(ProgramExit::Ok);

@@ -67,7 +67,8 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &DiffArgs) -> Result<ProgramE
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
     let (session, what) = resolve_comparison(app, &engine, &ctx, args)?;
-    let diff = engine.diff(&ctx, &session.id, &what, DiffFormat::Git(args.context))?;
+    let diff =
+        engine.history().diffs().diff(&ctx, &session.id, &what, DiffFormat::Git(args.context))?;
     if ui.wants_json() {
         ui.print_json(&diff_json(&session, &diff))?;
     } else if args.stat {

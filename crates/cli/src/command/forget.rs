@@ -46,7 +46,7 @@ pub(crate) struct ForgetArgs {
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
-    let plan = engine.plan_forget(&ctx, app.directory()?, &args.patterns)?;
+    let plan = engine.maintenance().forgets().plan(&ctx, app.directory()?, &args.patterns)?;
     if args.dry_run {
         return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
     }
@@ -54,7 +54,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<Progra
         ui.print_note("nothing of that is kept");
         return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
     }
-    engine.require_forget_permission(&ctx, &plan)?;
+    engine.maintenance().forgets().require_permission(&ctx, &plan)?;
     if !args.yes {
         plan_lines(&plan).iter().for_each(|line| ui.print_note(line));
         if !ui.confirm("Forget it for good?")? {
@@ -62,7 +62,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<Progra
         }
     }
     let done = ui.with_spinner("writing captures and ledger anew", || {
-        engine.apply_forget(&app.context(), &plan)
+        engine.maintenance().forgets().apply(&app.context(), &plan)
     })?;
     if ui.wants_json() {
         print_plan(ui, &plan, Some(&done))?;

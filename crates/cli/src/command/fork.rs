@@ -68,7 +68,7 @@ fn fork_in_place(
     session: &Session,
     at: Option<&MessageId>,
 ) -> Result<ProgramExit, CliError> {
-    let copy = engine.fork_session(ctx, &session.id, at)?;
+    let copy = engine.history().forks().fork_session(ctx, &session.id, at)?;
     if ui.wants_json() {
         ui.print_json(
             &json!({ "session": session_json(engine, ctx, &copy)?, "origin": copy.origin }),
@@ -91,7 +91,7 @@ fn fork_into_worktree(
     let name = Some(name.to_owned()).filter(|name| !name.is_empty());
     let new = WorktreeRequest { name, ..WorktreeRequest::default() };
     let forked = ui.with_spinner("copying the files of that point", || {
-        engine.fork_into_worktree(ctx, &session.id, at, &new)
+        engine.history().forks().fork_into_worktree(ctx, &session.id, at, &new)
     });
     let ForkedWorktree { session: copy, worktree, report } = forked.map_err(worktree_error)?;
     if ui.wants_json() {

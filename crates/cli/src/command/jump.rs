@@ -62,11 +62,11 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &JumpArgs) -> Result<ProgramE
         (false, false) => UndoScope::Both,
     };
     let options = UndoOptions { scope, ..UndoOptions::default() };
-    let plan = engine.plan_jump(&ctx, &session.id, &point, &options)?;
+    let plan = engine.history().plan_jump(&ctx, &session.id, &point, &options)?;
     let newest = newest_turn(&engine, &ctx, &plan)?;
     let shown = match args.dry_run {
         true => UndoResult::predicted(&plan),
-        false => UndoResult::applied(&plan, engine.apply_plan(&app.context(), &plan)?),
+        false => UndoResult::applied(&plan, engine.history().apply(&app.context(), &plan)?),
     };
     let hints = ConflictHints::collect(&engine, &ctx, &plan)?;
     let exit = print_operation(ui, &shown, &hints)?;

@@ -216,12 +216,12 @@ fn explain(
     let (engine, ctx) = (app.open_engine()?, app.context());
     let session = find_session_or_newest(app, engine.store(), &ctx, session)?;
     let rules = match &session {
-        Some(id) => engine.effective_rules(&ctx, id)?,
+        Some(id) => engine.permissions().rules().effective(&ctx, id)?,
         None => {
             let (directory, projects) =
                 (app.directory()?, engine.store().read(&ctx, |r| r.projects().list())?);
             let root = ProjectLocation::find(&projects, directory).root;
-            EffectiveRules::from(engine.read_base_rules_in(directory, &[root])?)
+            EffectiveRules::from(engine.permissions().rules().base_in(directory, &[root])?)
         }
     };
     if let Some(gate) = GatedOperation::parse(permission) {
@@ -332,7 +332,8 @@ fn reply(
 ) -> Result<ProgramExit, CliError> {
     require_person(app)?;
     let (engine, ctx) = (app.open_engine()?, app.context());
-    let waiting = engine.pending_requests(&ctx, None)?.into_iter().filter_map(permission_request);
+    let waiting =
+        engine.permissions().pending(&ctx, None)?.into_iter().filter_map(permission_request);
     let found: Vec<_> =
         waiting.filter(|(request, _)| request.id.as_str().starts_with(typed.as_str())).collect();
     let refused = |what: String| CliError::Refused {
@@ -351,12 +352,14 @@ fn reply(
         PermissionAnswer::Always => PermissionReply::Always,
         PermissionAnswer::Reject => PermissionReply::Reject,
     };
-    let base = engine.read_base_rules(&ctx, &request.session)?;
+    let base = engine.permissions().rules().base(&ctx, &request.session)?;
     let done =
-        engine.reply_permission(&ctx, id, answer, message, &base).map_err(|error| match error {
-            PermissionError::Engine(error) => error.into(),
-            PermissionError::Reply(error) => refused(error.to_string()),
-        })?;
+        engine.permissions().reply(&ctx, id, answer, message, &base).map_err(
+            |error| match error {
+                PermissionError::Engine(error) => error.into(),
+                PermissionError::Reply(error) => refused(error.to_string()),
+            },
+        )?;
     if ui.wants_json() {
         let resolved: Vec<String> = done.resolved.iter().map(ToString::to_string).collect();
         ui.print_json(&json!({ "granted": done.granted, "resolved": resolved }))?;
@@ -375,7 +378,7 @@ fn set(
     require_person(app)?;
     let (engine, ctx) = (app.open_engine()?, app.context());
     let project = project_flag::resolve_project_or_current(app, engine.store(), &ctx, project)?;
-    engine.set_rule(&ctx, &project, rule)?;
+    engine.permissions().rules().set(&ctx, &project, rule)?;
     if ui.wants_json() {
         ui.print_json(&json!(rule))?;
     } else {
@@ -395,7 +398,7 @@ fn unset(
     let (engine, ctx) = (app.open_engine()?, app.context());
     let project = project_flag::resolve_project_or_current(app, engine.store(), &ctx, project)?;
     let words = format!("{} {:?}", rule.permission, rule.pattern);
-    if !engine.unset_rule(&ctx, &project, rule)? {
+    if !engine.permissions().rules().unset(&ctx, &project, rule)? {
         return Err(CliError::Refused {
             what: format!("this project has no stored rule for {words}"),
             hint: Some(

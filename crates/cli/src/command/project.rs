@@ -84,7 +84,7 @@ pub(crate) fn run(
 }
 
 fn list(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
-    let listed = app.open_engine()?.list_projects(&app.context())?;
+    let listed = app.open_engine()?.projects().list(&app.context())?;
     if ui.wants_json() {
         ui.print_json(&serde_json::to_value(&listed)?)?;
         return Ok(ProgramExit::Ok);
@@ -113,7 +113,7 @@ fn list(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
 
 /// The project that was named.
 fn resolve_project(app: &CliApp, engine: &Engine, prefix: &IdPrefix) -> Result<Project, CliError> {
-    let listed = engine.list_projects(&app.context())?;
+    let listed = engine.projects().list(&app.context())?;
     let projects: Vec<Project> = listed.into_iter().map(|it| it.project).collect();
     prefix.resolve_project(&projects).cloned()
 }
@@ -125,7 +125,7 @@ fn relink(ui: &mut Ui, app: &CliApp, args: &RelinkArgs) -> Result<ProgramExit, C
         Some(given) => app.directory()?.join(given),
         None => app.directory()?.to_owned(),
     };
-    let done = engine.relink_project(&app.context(), &project.id, &directory)?;
+    let done = engine.projects().relink(&app.context(), &project.id, &directory)?;
     if ui.wants_json() {
         ui.print_json(&serde_json::to_value(&done)?)?;
     }
@@ -149,7 +149,8 @@ fn remove(ui: &mut Ui, app: &CliApp, args: &ProjectRemoveArgs) -> Result<Program
     let engine = app.open_engine()?;
     let ctx = app.context();
     let project = resolve_project(app, &engine, &args.project)?;
-    let plan = engine.plan_project_removal(&ctx, &project.id).map_err(worktree::worktree_error)?;
+    let plan =
+        engine.projects().plan_removal(&ctx, &project.id).map_err(worktree::worktree_error)?;
     if args.dry_run {
         return print_plan(ui, &plan).map(|()| ProgramExit::Ok);
     }
@@ -161,8 +162,10 @@ fn remove(ui: &mut Ui, app: &CliApp, args: &ProjectRemoveArgs) -> Result<Program
             return Err(CliError::NotConfirmed);
         }
     }
-    let done =
-        engine.remove_project(&ctx, &project.id, args.force).map_err(worktree::worktree_error)?;
+    let done = engine
+        .projects()
+        .remove(&ctx, &project.id, args.force)
+        .map_err(worktree::worktree_error)?;
     // The rows go now; if this is cut off, the next upkeep finishes it.
     while !engine.store().purge_deleted(&ctx, 64)? {}
     if ui.wants_json() {

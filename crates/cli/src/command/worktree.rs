@@ -89,7 +89,7 @@ pub(crate) fn run(
     command: &WorktreeCommand,
 ) -> Result<ProgramExit, CliError> {
     let engine = app.open_engine()?;
-    let project = engine.open_project(&app.context(), app.directory()?)?.project.id;
+    let project = engine.projects().open(&app.context(), app.directory()?)?.project.id;
     match command {
         WorktreeCommand::Create(args) => create(ui, app, &engine, &project, args),
         WorktreeCommand::List(_) => list(ui, app, &engine, &project),
@@ -141,7 +141,11 @@ fn create(
 ) -> Result<ProgramExit, CliError> {
     let WorktreeCreateArgs { name, from, detach } = args.clone();
     let new = WorktreeRequest { name, detached: detach, from };
-    let made = engine.create_worktree(&app.context(), project, &new).map_err(worktree_error)?;
+    let made = engine
+        .projects()
+        .worktrees()
+        .create(&app.context(), project, &new)
+        .map_err(worktree_error)?;
     match ui.wants_json() {
         true => ui.print_json(&serde_json::to_value(&made)?)?,
         false => ui.print_line(&made.directory.display().to_string())?,
@@ -157,7 +161,8 @@ fn list(
     engine: &Engine,
     project: &ProjectId,
 ) -> Result<ProgramExit, CliError> {
-    let listed = engine.list_worktrees(&app.context(), project).map_err(worktree_error)?;
+    let listed =
+        engine.projects().worktrees().list(&app.context(), project).map_err(worktree_error)?;
     if ui.wants_json() {
         ui.print_json(&serde_json::to_value(&listed)?)?;
         return Ok(ProgramExit::Ok);
@@ -194,21 +199,31 @@ fn reset_or_remove(
     let ctx = app.context();
     if *dry_run {
         let plan = match deed {
-            WorktreeChange::Reset => engine.plan_worktree_reset(&ctx, project, worktree),
-            WorktreeChange::Remove => engine.plan_worktree_removal(&ctx, project, worktree),
+            WorktreeChange::Reset => {
+                engine.projects().worktrees().plan_reset(&ctx, project, worktree)
+            }
+            WorktreeChange::Remove => {
+                engine.projects().worktrees().plan_removal(&ctx, project, worktree)
+            }
         };
         return print_plan(ui, &plan.map_err(worktree_error)?, *force);
     }
     let (value, capture, words) = match deed {
         WorktreeChange::Reset => {
-            let done =
-                engine.reset_worktree(&ctx, project, worktree, *force).map_err(worktree_error)?;
+            let done = engine
+                .projects()
+                .worktrees()
+                .reset(&ctx, project, worktree, *force)
+                .map_err(worktree_error)?;
             let words = vec![format!("{} stands at {}", done.directory.display(), done.commit)];
             (serde_json::to_value(&done)?, done.capture, words)
         }
         WorktreeChange::Remove => {
-            let done =
-                engine.remove_worktree(&ctx, project, worktree, *force).map_err(worktree_error)?;
+            let done = engine
+                .projects()
+                .worktrees()
+                .remove(&ctx, project, worktree, *force)
+                .map_err(worktree_error)?;
             let mut words = vec![format!("removed {}", done.directory.display())];
             if let Some((branch, commit)) = &done.branch {
                 words.push(format!("its branch {branch} is gone too; it was at {commit}"));

@@ -7,29 +7,33 @@
 use std::collections::BTreeSet;
 
 use turnstone_core::change::{FileChange, FileImage};
-use turnstone_core::id::SessionId;
 use turnstone_core::rel_path::RelPath;
-use turnstone_snapshot::{
-    Capture, CaptureOutcome, GcRequest, PinGroup, SnapshotError, SnapshotHandle,
-};
-use turnstone_store::{Context, SessionFilter};
+use turnstone_snapshot::{Capture, CaptureOutcome, PinGroup, SnapshotError, SnapshotHandle};
+use turnstone_store::Context;
 
-use crate::engine::{Engine, OverBudgetPolicy};
+use crate::captures::eviction::Eviction;
+use crate::captures::operation_guard::CapturePins;
 use crate::error::{EngineError, Result};
-use crate::tool_calls::tracked_call::session_pin_group;
+use crate::settings::OverBudgetPolicy;
 
 /// About how many bytes are copied to make room.
 pub(crate) const EVICTION_COPY_BYTES: u64 = 64 << 20;
 /// How often room is made for one capture: what becomes free is an estimate, and others capture too.
 const EVICTION_ROUNDS: usize = 4;
-/// Sessions read at once.
-const PAGE: usize = 200;
 /// Why nothing is known of a path.
 const OVER_BUDGET_REASON: &str = "over_budget";
 
-impl Engine {
+/// Captures files, and evicts old undo data when a capture does not fit.
+#[derive(Clone)]
+pub(crate) struct BudgetedCapture {
+    pub(crate) eviction: Eviction,
+    pub(crate) pins: CapturePins,
+    pub(crate) over_budget_policy: OverBudgetPolicy,
+}
+
+impl BudgetedCapture {
     /// Captures what a call names, or everything; makes room if it does not fit.
-    pub(crate) fn capture_with_eviction(
+    pub(crate) fn capture(
         &self,
         ctx: &Context,
         vault: &SnapshotHandle,
@@ -42,10 +46,10 @@ impl Engine {
         };
         for _ in 0..EVICTION_ROUNDS {
             let made = match refused.over_budget() {
-                Some(over) => self.free_space(ctx, vault, over)?,
+                Some(over) => self.eviction.free_space(ctx, vault, over)?,
                 // The disk itself is full: what nobody needs can go, and nobody's undo has to.
                 None => vault
-                    .collect_garbage(&self.gc_request(ctx, EVICTION_COPY_BYTES)?)
+                    .collect_garbage(&self.pins.gc_request(ctx, EVICTION_COPY_BYTES)?)
                     .map(|_| true)?,
             };
             refused = match capture_once(ctx, vault, group, named) {
@@ -70,58 +74,30 @@ impl Engine {
         group: &PinGroup,
         named: Option<&BTreeSet<RelPath>>,
     ) -> Result<Option<Capture>> {
-        match self.settings.over_budget_policy {
+        match self.over_budget_policy {
             OverBudgetPolicy::RefuseCall => {
-                Ok(Some(self.capture_with_eviction(ctx, vault, group, named)?.capture))
+                Ok(Some(self.capture(ctx, vault, group, named)?.capture))
             }
-            OverBudgetPolicy::RunUncovered => Ok(self
-                .try_capture_with_eviction(ctx, vault, group, named)?
-                .map(|captured| captured.capture)),
+            OverBudgetPolicy::RunUncovered => {
+                Ok(self.try_capture(ctx, vault, group, named)?.map(|captured| captured.capture))
+            }
         }
     }
 
     /// The same after a call; nothing if it does not fit.
-    pub(crate) fn try_capture_with_eviction(
+    pub(crate) fn try_capture(
         &self,
         ctx: &Context,
         vault: &SnapshotHandle,
         group: &PinGroup,
         named: Option<&BTreeSet<RelPath>>,
     ) -> Result<Option<CaptureOutcome>> {
-        match self.capture_with_eviction(ctx, vault, group, named) {
+        match self.capture(ctx, vault, group, named) {
             Ok(captured) => Ok(Some(captured)),
             Err(EngineError::OverBudget(_)) => Ok(None),
             Err(EngineError::Snapshot(error)) if error.is_full() => Ok(None),
             Err(error) => Err(error),
         }
-    }
-
-    /// The pin groups of the sessions that are there, and of what their operations displaced.
-    pub(crate) fn live_pin_groups(&self, ctx: &Context) -> Result<BTreeSet<PinGroup>> {
-        let mut live = self.pinned_guard_groups(ctx)?;
-        live.extend(self.list_session_ids(ctx)?.iter().map(session_pin_group));
-        Ok(live)
-    }
-
-    fn list_session_ids(&self, ctx: &Context) -> Result<Vec<SessionId>> {
-        let filter = SessionFilter { archived: true, ..SessionFilter::default() };
-        let (mut found, mut cursor) = (Vec::new(), None);
-        loop {
-            let at: Option<String> = cursor.take();
-            let page = self.store.read(ctx, |r| r.sessions().list(&filter, at.as_deref(), PAGE))?;
-            found.extend(page.items.into_iter().map(|row| row.session.id));
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(found);
-            }
-        }
-    }
-
-    /// What upkeep may take away: nothing of a session that is there, nor of its operations.
-    pub(crate) fn gc_request(&self, ctx: &Context, effort: u64) -> Result<GcRequest> {
-        let live = self.live_pin_groups(ctx)?.iter().map(|group| group.name().to_owned()).collect();
-        let keep = self.settings.retention_millis;
-        Ok(GcRequest { live, keep, effort, dry_run: false, now: ctx.now })
     }
 }
 

@@ -17,15 +17,16 @@ use turnstone_snapshot::{
     SnapshotError, SnapshotHandle, StoreRegistry,
 };
 use turnstone_store::{
-    Context, FinishedOperation, GuardExpiry, StoreError, TurnExpiry, UnfinishedExpiry,
+    Context, FinishedOperation, GuardExpiry, Store, StoreError, TurnExpiry, UnfinishedExpiry,
 };
 
 use crate::captures::budgeted_capture::EVICTION_COPY_BYTES;
 use crate::captures::eviction_candidates::{EvictionCandidate, EvictionTarget};
-use crate::captures::operation_guard::{OperationGuard, list_unowned_guards};
+use crate::captures::operation_guard::{CapturePins, OperationGuard, list_unowned_guards};
 use crate::captures::session_coverage::change_root_of;
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
+use crate::id_generator::IdGenerator;
 use crate::tool_calls::tracked_call::session_pin_group;
 
 /// What goes with what expires, in one store.
@@ -47,7 +48,16 @@ struct PendingEviction {
     open: Vec<(SessionId, OperationId)>,
 }
 
-impl Engine {
+/// Evicts undo data when a budget is used up: the ledger records what goes before any capture goes.
+#[derive(Clone)]
+pub(crate) struct Eviction {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) pins: CapturePins,
+}
+
+impl Eviction {
     /// Makes room for a capture that did not fit: what nobody needs goes, then the undo of old turns,
     /// then what operations displaced. Returns false, and nothing has expired, if even that would not
     /// be enough.
@@ -59,7 +69,7 @@ impl Engine {
     ) -> Result<bool> {
         let need = EvictionRequest {
             bytes: over.needed,
-            live: self.live_pin_groups(ctx)?,
+            live: self.pins.live_pin_groups(ctx)?,
             effort: EVICTION_COPY_BYTES,
             now: ctx.now,
         };
@@ -74,7 +84,7 @@ impl Engine {
         let mine = others.iter().filter(|(_, was_open)| !was_open);
         let mine: Vec<String> =
             mine.map(|(other, _)| other.location().root.to_string_lossy().into_owned()).collect();
-        self.close_snapshot_handles(mine.iter());
+        self.snapshots.close(mine.iter());
         made
     }
 
@@ -100,7 +110,7 @@ impl Engine {
             used = used.saturating_sub(relief.bytes_before.saturating_sub(relief.bytes_after));
             willing.push(*store);
         }
-        let (guards, mut offers) = (self.list_guards(ctx)?, Vec::new());
+        let (guards, mut offers) = (self.pins.list_guards(ctx)?, Vec::new());
         for (nth, store) in willing.iter().enumerate() {
             match self.measure_candidates(ctx, store, guards.as_deref()) {
                 Err(error) if nth > 0 => log_skipped_store(store, &error),
@@ -145,7 +155,7 @@ impl Engine {
         vault: &SnapshotHandle,
         guards: Option<&[OperationGuard]>,
     ) -> Result<Vec<(EvictionCandidate, u64)>> {
-        let mut found = self.list_eviction_candidates(ctx, vault, guards)?;
+        let mut found = self.list_candidates(ctx, vault, guards)?;
         found.sort_by_key(|candidate| candidate.priority);
         let steps: Vec<ExpiryStep> = found.iter().map(EvictionCandidate::expiry_step).collect();
         let freed = vault.measure_expiry(&steps, ctx.now)?;
@@ -159,9 +169,13 @@ impl Engine {
         ctx: &Context,
         own: &SnapshotHandle,
     ) -> Result<Vec<(Arc<SnapshotHandle>, bool)>> {
-        let registry = StoreRegistry::new(&self.settings.data);
-        let open: BTreeSet<String> =
-            self.list_open_handles().iter().map(|vault| vault.location().id.to_string()).collect();
+        let registry = self.snapshots.registry();
+        let open: BTreeSet<String> = self
+            .snapshots
+            .list_open()
+            .iter()
+            .map(|vault| vault.location().id.to_string())
+            .collect();
         let mut found = Vec::new();
         for listed in registry.list_stores().map_err(SnapshotError::from)? {
             let root = listed.root.filter(|_| listed.root_exists && listed.id != own.location().id);
@@ -184,9 +198,9 @@ impl Engine {
         root: &Path,
         id: &str,
     ) -> Result<Option<Arc<SnapshotHandle>>, SnapshotError> {
-        let found = registry.find_store(root, &self.settings.snapshot_options.policy)?;
+        let found = registry.find_store(root, self.snapshots.policy())?;
         match found.is_some_and(|(place, _)| place.id.as_str() == id) {
-            true => self.open_snapshot_handle(root, ctx.now).map(Some),
+            true => self.snapshots.open(root, ctx.now).map(Some),
             false => Ok(None),
         }
     }
@@ -316,7 +330,7 @@ impl Engine {
     }
 
     /// Finishes expiries that were written down and cut off before their bytes were gone.
-    pub(crate) fn finish_interrupted_evictions(&self, ctx: &Context) -> Result<Vec<OperationId>> {
+    pub(crate) fn finish_interrupted(&self, ctx: &Context) -> Result<Vec<OperationId>> {
         let mut done = Vec::new();
         for UnfinishedExpiry { session, id, work } in
             self.store.read(ctx, |r| r.expiry().unfinished())?
@@ -325,13 +339,13 @@ impl Engine {
                 serde_json::from_value(work).map_err(std::io::Error::from)?;
             // Of a directory that is gone the store goes as a whole.
             if Path::new(&work.root.path).is_dir() {
-                let vault = self.handle_of_root(&work.root, ctx.now)?;
+                let vault = self.snapshots.of_root(&work.root, ctx.now)?;
                 let turns = work.keep_from.map(|oid| (session_pin_group(&session), Some(oid)));
                 let guards = work.guards.into_iter().map(|group| (group, None));
                 let gone = turns.into_iter().chain(guards);
                 let gone: Vec<ExpiryStep> =
                     gone.map(|(group, keep_from)| ExpiryStep { group, keep_from }).collect();
-                let live = self.live_pin_groups(ctx)?;
+                let live = self.pins.live_pin_groups(ctx)?;
                 let need =
                     EvictionRequest { bytes: 0, live, effort: EVICTION_COPY_BYTES, now: ctx.now };
                 vault.expire_captures(&gone, &with_unowned_guards_live(ctx, &vault, &need)?)?;

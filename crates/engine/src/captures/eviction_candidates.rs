@@ -12,11 +12,10 @@ use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_snapshot::{ExpiryStep, ListedCapture, Oid, PinGroup, SnapshotHandle};
 use turnstone_store::{Context, ReadTx, StoreError, TurnRow};
 
+use crate::captures::eviction::Eviction;
 use crate::captures::operation_guard::{OperationGuard, UnownedGuard, list_unowned_guards};
-use crate::engine::Engine;
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 use crate::history::fork::is_incomplete_copy;
-use crate::history::undo::SelectedChangeSet;
 use crate::tool_calls::tracked_call::session_pin_group;
 
 /// Something that may go.
@@ -77,11 +76,11 @@ struct EvictionFacts {
     protected: LogCursor,
 }
 
-impl Engine {
+impl Eviction {
     /// What may expire in a store; sorted by rank it is in the order in which it goes.
     ///
     /// `guards` are those of all operations; without them none may go.
-    pub(crate) fn list_eviction_candidates(
+    pub(crate) fn list_candidates(
         &self,
         ctx: &Context,
         vault: &SnapshotHandle,
@@ -117,32 +116,6 @@ impl Engine {
             });
         }
         Ok(found)
-    }
-
-    /// Refuses what needs a turn whose undo has expired; nothing is taken half.
-    pub(crate) fn ensure_not_expired(
-        &self,
-        ctx: &Context,
-        changes: &[SelectedChangeSet],
-    ) -> Result<()> {
-        let mut known: BTreeMap<SessionId, BTreeMap<TurnId, EpochMillis>> = BTreeMap::new();
-        for held in changes.iter().filter(|held| held.undone != held.wanted) {
-            let set = &held.row.set;
-            let expired = match known.get(&set.session) {
-                Some(expired) => expired,
-                None => {
-                    let expired =
-                        self.store.read(ctx, |r| r.expiry().expired_turns(&set.session))?;
-                    known.entry(set.session.clone()).or_insert(expired)
-                }
-            };
-            if let Some(at) = expired.get(&set.turn) {
-                // To whoever asks, it is the turn of the session they asked about.
-                let (session, turn) = (set.session.clone(), set.turn.clone());
-                return Err(EngineError::UndoExpired { session, turn, at: *at });
-            }
-        }
-        Ok(())
     }
 }
 

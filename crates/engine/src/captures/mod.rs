@@ -1,8 +1,12 @@
 //! Captures: the open snapshot stores, what a session covers, and what is evicted when space runs out.
 
+mod assembly;
 pub(crate) mod budgeted_capture;
 pub(crate) mod eviction;
 pub(crate) mod eviction_candidates;
 pub(crate) mod image_conversion;
 pub(crate) mod operation_guard;
 pub(crate) mod session_coverage;
+pub(crate) mod snapshot_handles;
+
+pub(crate) use assembly::Captures;

@@ -1,18 +1,23 @@
 //! Guards: what operations displaced. Pinned by them, and the last of all to go (R14).
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use turnstone_core::id::{OperationId, SessionId};
 use turnstone_core::time::EpochMillis;
-use turnstone_snapshot::{PinGroup, SnapshotHandle};
-use turnstone_store::{Context, GuardPin, Store};
+use turnstone_snapshot::{GcRequest, PinGroup, SnapshotHandle};
+use turnstone_store::{Context, GuardPin, SessionFilter, Store};
 
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
 use crate::history::undo::decode_store_operations;
+use crate::tool_calls::tracked_call::session_pin_group;
 
 /// No group that is younger is dropped (R9).
 const MIN_GUARD_AGE_MILLIS: i64 = 3_600_000;
+
+/// Sessions read at once.
+const PAGE: usize = 200;
 
 /// What an operation pins in one store.
 #[derive(Clone)]
@@ -58,7 +63,15 @@ fn read_guards(store: &Store, ctx: &Context) -> Result<Vec<OperationGuard>> {
     Ok(found)
 }
 
-impl Engine {
+/// Which captures must stay: those of live sessions, and those that operations pin.
+#[derive(Clone)]
+pub(crate) struct CapturePins {
+    pub(crate) store: Arc<Store>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) retention_millis: i64,
+}
+
+impl CapturePins {
     /// The guards of all operations that have not expired, oldest first; nothing if one of the
     /// operations cannot be read: then nobody knows whose a guard is, and all of them stay.
     pub(crate) fn list_guards(&self, ctx: &Context) -> Result<Option<Vec<OperationGuard>>> {
@@ -77,30 +90,39 @@ impl Engine {
             return Ok(guards.into_iter().map(|guard| guard.group).collect());
         }
         let mut all = BTreeSet::new();
-        for vault in self.list_open_handles() {
+        for vault in self.snapshots.list_open() {
             let guards = list_unowned_guards(&vault, &BTreeSet::new(), ctx.now)?;
             all.extend(guards.into_iter().map(|stray| stray.group));
         }
         Ok(all)
     }
 
-    /// Refuses what needs a guard that has expired.
-    pub(crate) fn ensure_guards_present(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        needed: &BTreeSet<OperationId>,
-    ) -> Result<()> {
-        if needed.is_empty() {
-            return Ok(());
-        }
-        let expired = self.store.read(ctx, |r| r.expiry().expired_guards(session))?;
-        match needed.iter().find_map(|id| expired.get_key_value(id)) {
-            Some((operation, at)) => {
-                Err(EngineError::GuardExpired { operation: operation.clone(), at: *at })
+    /// The pin groups of the sessions that are there, and of what their operations displaced.
+    pub(crate) fn live_pin_groups(&self, ctx: &Context) -> Result<BTreeSet<PinGroup>> {
+        let mut live = self.pinned_guard_groups(ctx)?;
+        live.extend(self.list_session_ids(ctx)?.iter().map(session_pin_group));
+        Ok(live)
+    }
+
+    fn list_session_ids(&self, ctx: &Context) -> Result<Vec<SessionId>> {
+        let filter = SessionFilter { archived: true, ..SessionFilter::default() };
+        let (mut found, mut cursor) = (Vec::new(), None);
+        loop {
+            let at: Option<String> = cursor.take();
+            let page = self.store.read(ctx, |r| r.sessions().list(&filter, at.as_deref(), PAGE))?;
+            found.extend(page.items.into_iter().map(|row| row.session.id));
+            cursor = page.next;
+            if cursor.is_none() {
+                return Ok(found);
             }
-            None => Ok(()),
         }
+    }
+
+    /// What upkeep may take away: nothing of a session that is there, nor of its operations.
+    pub(crate) fn gc_request(&self, ctx: &Context, effort: u64) -> Result<GcRequest> {
+        let live = self.live_pin_groups(ctx)?.iter().map(|group| group.name().to_owned()).collect();
+        let keep = self.retention_millis;
+        Ok(GcRequest { live, keep, effort, dry_run: false, now: ctx.now })
     }
 }
 

@@ -8,9 +8,9 @@ use turnstone_core::change::ChangeRoot;
 use turnstone_core::model::Session;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::EpochMillis;
-use turnstone_snapshot::{SnapshotError, SnapshotHandle, StoreRegistry};
+use turnstone_snapshot::{SnapshotError, SnapshotHandle};
 
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
 
 /// Whether the files of a session are captured.
@@ -35,19 +35,19 @@ pub enum PathLocation {
     Outside,
 }
 
-impl Engine {
+impl SnapshotHandles {
     /// The store that covers a session.
     ///
     /// # Errors
     ///
     /// [`EngineError::RootGone`] if its directory is not there.
-    pub fn snapshot_access(&self, session: &Session, now: EpochMillis) -> Result<SnapshotAccess> {
+    pub fn access(&self, session: &Session, now: EpochMillis) -> Result<SnapshotAccess> {
         let directory = Path::new(&session.directory);
         if !directory.is_dir() {
             let path = directory.to_owned();
             return Err(EngineError::RootGone { session: session.id.clone(), path });
         }
-        match self.open_snapshot_handle(directory, now) {
+        match self.open(directory, now) {
             Ok(vault) => Ok(SnapshotAccess::Available(vault)),
             Err(error) if error.is_refused_root() => Ok(SnapshotAccess::Refused(error)),
             Err(error) => Err(error.into()),
@@ -68,7 +68,7 @@ pub enum SessionCoverage {
     Refused(SnapshotError),
 }
 
-impl Engine {
+impl SnapshotHandles {
     /// Tells whether the files of a session are captured, without making a store for them.
     ///
     /// # Errors
@@ -80,11 +80,11 @@ impl Engine {
             let path = directory.to_owned();
             return Err(EngineError::RootGone { session: session.id.clone(), path });
         }
-        let found = self.find_snapshot_handle(directory, now).and_then(|vault| match vault {
+        let found = self.find(directory, now).and_then(|vault| match vault {
             Some(vault) => Ok((vault.location().root.clone(), vault.has_baseline())),
             None => {
-                let registry = StoreRegistry::new(&self.settings.data);
-                let root = registry.find_root(directory, &self.settings.snapshot_options.policy)?;
+                let registry = self.registry();
+                let root = registry.find_root(directory, self.policy())?;
                 Ok((root, false))
             }
         });
@@ -100,7 +100,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`EngineError::DirectoryGone`] if it is nowhere.
-    pub(crate) fn handle_of_root(
+    pub(crate) fn of_root(
         &self,
         root: &ChangeRoot,
         now: EpochMillis,
@@ -108,22 +108,21 @@ impl Engine {
         let path = Path::new(&root.path);
         if path.is_dir() {
             // Reading what was captured must not make a store.
-            if let Some(vault) = self.find_snapshot_handle(path, now)?
+            if let Some(vault) = self.find(path, now)?
                 && vault.location().id.as_str() == root.store
             {
                 return Ok(vault);
             }
         }
-        let listed =
-            StoreRegistry::new(&self.settings.data).list_stores().map_err(SnapshotError::from)?;
+        let listed = self.registry().list_stores().map_err(SnapshotError::from)?;
         let moved = listed.into_iter().find(|it| it.id.as_str() == root.store && it.root_exists);
         match moved.and_then(|it| it.root) {
-            Some(facts) => Ok(self.open_snapshot_handle(&facts.path, now)?),
+            Some(facts) => Ok(self.open(&facts.path, now)?),
             None if !path.try_exists()? => {
                 Err(EngineError::DirectoryGone { path: path.to_owned() })
             }
             None => {
-                let found = self.find_snapshot_handle(path, now)?;
+                let found = self.find(path, now)?;
                 found.ok_or_else(|| SnapshotError::Untracked(path.to_owned()).into())
             }
         }
@@ -147,7 +146,7 @@ impl Engine {
         let Some(root) = closest.max_by_key(|root| root.components().count()) else {
             return Ok(None);
         };
-        let vault = match self.open_snapshot_handle(root, now) {
+        let vault = match self.open(root, now) {
             Ok(vault) => vault,
             Err(error) if error.is_refused_root() => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -1,14 +1,18 @@
 //! Marks: points of a session that got a name, and names that were given up.
 
-use turnstone_core::id::SessionId;
+use std::sync::Arc;
+
+use turnstone_core::id::{OperationId, SessionId};
 use turnstone_core::operation::{HeadMove, OperationKind};
 use turnstone_core::permission::GatedOperation;
-use turnstone_store::{Context, FinishedOperation, NewOperation, OperationRow, Tx};
+use turnstone_store::{Context, FinishedOperation, NewOperation, OperationRow, Store, Tx};
 
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::history::jump::SessionCheckpoint;
+use crate::history::session_recovery::SessionRecovery;
 use crate::history::undo::{CheckpointChange, decode_checkpoint, encode_checkpoint};
+use crate::id_generator::IdGenerator;
+use crate::permissions::PermissionGates;
 
 /// The checkpoints that stand, oldest first.
 pub(crate) fn active_checkpoints(operations: &[OperationRow]) -> Result<Vec<SessionCheckpoint>> {
@@ -26,7 +30,16 @@ pub(crate) fn active_checkpoints(operations: &[OperationRow]) -> Result<Vec<Sess
     Ok(found)
 }
 
-impl Engine {
+/// Named points of a session.
+#[derive(Clone)]
+pub struct Checkpoints {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) recovery: SessionRecovery,
+    pub(crate) gates: PermissionGates,
+}
+
+impl Checkpoints {
     /// Gives the name of a point up; every point of that name. The points stay reachable by what
     /// happened there.
     ///
@@ -35,21 +48,21 @@ impl Engine {
     /// [`EngineError::NoPoint`] if nothing is called that; [`EngineError::PermissionRefused`] or
     /// [`EngineError::PermissionPending`] at the gate;
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
-    pub fn remove_checkpoint(
+    pub fn remove(
         &self,
         ctx: &Context,
         session: &SessionId,
         name: &str,
     ) -> Result<Vec<SessionCheckpoint>> {
-        self.recover_session(ctx, session)?;
-        let mut gone = self.list_checkpoints(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
+        let mut gone = self.list(ctx, session)?;
         gone.retain(|checkpoint| checkpoint.name == name);
         if gone.is_empty() {
             let (session, point) = (session.clone(), name.to_owned());
             return Err(EngineError::NoPoint { session, point });
         }
         let names = [name.to_owned()];
-        let ctx = &self.require_permission(ctx, session, GatedOperation::Checkpoint, &names)?;
+        let ctx = &self.gates.require(ctx, session, GatedOperation::Checkpoint, &names)?;
         let id = self.id_generator.new_operation_id(ctx.now)?;
         let gives_up = gone.iter().map(|checkpoint| checkpoint.operation.clone()).collect();
         let plan = encode_checkpoint(name, gives_up)?;
@@ -63,5 +76,48 @@ impl Engine {
         };
         self.store.write(ctx, give_up).wait()?;
         Ok(gone)
+    }
+
+    /// Gives the point a session stands at a name. Taking the name of another point passes the gate that its
+    /// removal passes.
+    ///
+    /// # Errors
+    ///
+    /// [`EngineError::PermissionRefused`] or [`EngineError::PermissionPending`] at the gate; [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
+    pub fn create(&self, ctx: &Context, session: &SessionId, name: &str) -> Result<OperationId> {
+        self.recovery.recover(ctx, session)?;
+        // The older point of this name cannot be reached by it any more.
+        let is_known = self.list(ctx, session)?.iter().any(|it| it.name == name);
+        let names = [name.to_owned()];
+        let ctx = &match is_known {
+            true => self.gates.require(ctx, session, GatedOperation::Checkpoint, &names)?,
+            false => ctx.clone(),
+        };
+        let id = self.id_generator.new_operation_id(ctx.now)?;
+        let plan = encode_checkpoint(name, Vec::new())?;
+        let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
+        let done = FinishedOperation {
+            id: id.clone(),
+            head: HeadMove::Stay,
+            taken: Vec::new(),
+            report: serde_json::Value::Null,
+        };
+        let session = session.clone();
+        let name = move |tx: &turnstone_store::Tx<'_>| {
+            tx.operations().plan(&session, &new)?;
+            tx.operations().finish(&session, &done)
+        };
+        self.store.write(ctx, name).wait()?;
+        Ok(id)
+    }
+
+    /// The named points of a session, oldest first.
+    ///
+    /// # Errors
+    ///
+    /// [`turnstone_store::StoreError::NoSession`].
+    pub fn list(&self, ctx: &Context, session: &SessionId) -> Result<Vec<SessionCheckpoint>> {
+        let operations = self.store.read(ctx, |r| r.operations().list(session))?;
+        active_checkpoints(&operations)
     }
 }

@@ -2,16 +2,17 @@
 //!
 //! Each edit is one transaction. What deletes or overwrites passes the permission gate of its session first.
 
+use std::sync::Arc;
+
 use serde_json::{Number, Value};
 use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId};
 use turnstone_core::model::{ExtraFields, Part, Project, Session, SessionModel};
 use turnstone_core::permission::{GatedOperation, PermissionRule};
 use turnstone_core::time::EpochMillis;
-use turnstone_store::{Context, StoreError, Tx};
+use turnstone_store::{Context, Store, StoreError, Tx};
 
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::turns::turn::Turn;
+use crate::permissions::PermissionGates;
 
 /// The fields of a session that a client sets; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
@@ -83,7 +84,14 @@ impl ProjectPatch {
     }
 }
 
-impl Engine {
+/// Edits of stored records by clients, outside of a turn.
+#[derive(Clone)]
+pub struct ClientEdits {
+    pub(crate) store: Arc<Store>,
+    pub(crate) gates: PermissionGates,
+}
+
+impl ClientEdits {
     /// Changes fields of a session. Whether the caller may set rules or archive is for the caller to check.
     ///
     /// # Errors
@@ -143,16 +151,6 @@ impl Engine {
         Ok(())
     }
 
-    /// Stores a part of an answer of a turn, under the lease of the turn.
-    ///
-    /// # Errors
-    ///
-    /// As [`Tx::put_part`]; [`StoreError::Fenced`] if another process took the session over.
-    pub fn put_turn_part(&self, ctx: &Context, turn: &Turn, part: Part) -> Result<()> {
-        self.store.write(&turn.context(ctx), move |tx| tx.messages().put_part(&part)).wait()?;
-        Ok(())
-    }
-
     /// Removes a part of a message; a part that does not exist changes nothing.
     ///
     /// # Errors
@@ -205,6 +203,15 @@ impl Engine {
         Ok(self.store.write(&ctx, remove).wait()?)
     }
 
+    /// Stores the response of a request under the idempotency key of `ctx`; the first one counts (R43).
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn record_response(&self, ctx: &Context, response: String) -> Result<()> {
+        Ok(self.store.store_answer(ctx, response)?)
+    }
+
     /// Passes the gate that protects the records of a session; returns the context to remove one with.
     fn require_record_removal(
         &self,
@@ -213,6 +220,6 @@ impl Engine {
         record: &str,
     ) -> Result<Context> {
         let patterns = [session.to_string(), record.to_owned()];
-        self.require_permission(ctx, session, GatedOperation::Delete, &patterns)
+        self.gates.require(ctx, session, GatedOperation::Delete, &patterns)
     }
 }

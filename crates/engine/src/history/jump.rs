@@ -4,25 +4,20 @@ use std::collections::HashSet;
 
 use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
-use turnstone_core::permission::GatedOperation;
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 use turnstone_store::{
-    Context, FinishedOperation, MessageOutlineRow, NewOperation, OperationRow, SessionAtBoundary,
-    StreamBoundary, TurnRow,
+    Context, MessageOutlineRow, OperationRow, SessionAtBoundary, Store, StreamBoundary, TurnRow,
 };
 
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 use crate::history::checkpoint::active_checkpoints;
 use crate::history::historical_state::HistoricalState;
 use crate::history::timeline::Timeline;
 use crate::history::undo::{
     OperationSelection, SelectedChangeSet, SideEffects, TimelineSwitch, UndoOptions, UndoPlan,
-    UndoScope, encode_checkpoint, is_timeline_switch,
+    UndoScope, is_timeline_switch,
 };
-
-/// Messages or parts written in one transaction.
-const SHOW_BATCH: usize = 50;
+use crate::history::undo_redo::History;
 
 /// A point of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -50,7 +45,7 @@ pub struct SessionCheckpoint {
     pub time: EpochMillis,
 }
 
-impl Engine {
+impl History {
     /// Plans to bring files and conversation to a point; changes nothing.
     ///
     /// Change sets after it are taken back, those before it are as they were then, whatever branch
@@ -66,8 +61,8 @@ impl Engine {
         point: &SessionPoint,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        self.recover_session(ctx, session)?;
-        let (line, operations) = self.read_timeline(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
+        let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
         let boundaries =
             self.store.read(ctx, |r| r.history().boundaries(session, SessionSeq(0), usize::MAX))?;
         let target = find_point(&line, &operations, &boundaries, point)?.ok_or_else(|| {
@@ -99,9 +94,10 @@ impl Engine {
             let outline = other.as_ref().map_or(&line.outline, |(_, outline)| outline);
             head = find_head_move(outline, &at, past.head.as_ref());
             let here = line.cursor_before(line.head_position());
-            aside = self.side_effects_between(ctx, session, target.cursor, here)?;
+            aside = self.selection.side_effects_between(ctx, session, target.cursor, here)?;
             let later = line.turns.iter().filter(|turn| turn.span.0 >= target.cursor);
-            aside.withdrawn = self.grants_during(ctx, session, &later.collect::<Vec<_>>())?;
+            aside.withdrawn =
+                self.selection.grants_during(ctx, session, &later.collect::<Vec<_>>())?;
             aside.switch = other.map(|(seq, outline)| plan_switch(&line.outline, &outline, seq));
         }
         let gathered = OperationSelection {
@@ -112,24 +108,7 @@ impl Engine {
             head,
             side_effects: aside,
         };
-        self.build_plan(ctx, session, gathered, options)
-    }
-
-    /// Finds a point.
-    pub(crate) fn resolve_point(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        line: &Timeline,
-        operations: &[OperationRow],
-        point: &SessionPoint,
-    ) -> Result<StreamBoundary> {
-        let boundaries =
-            self.store.read(ctx, |r| r.history().boundaries(session, SessionSeq(0), usize::MAX))?;
-        find_point(line, operations, &boundaries, point)?.ok_or_else(|| EngineError::NoPoint {
-            session: session.clone(),
-            point: describe_point(point),
-        })
+        self.planner.build(ctx, session, gathered, options)
     }
 
     /// The change sets of a session that are not as they were at a place in the log.
@@ -142,7 +121,7 @@ impl Engine {
         at: LogCursor,
     ) -> Result<Vec<SelectedChangeSet>> {
         let all: Vec<&TurnRow> = line.turns.iter().collect();
-        let mut changes = self.change_sets_of_turns(ctx, session, &all)?;
+        let mut changes = self.changes.of_turns(ctx, session, &all)?;
         for held in &mut changes {
             held.wanted = match held.row.opened > at {
                 true => UndoExtent::All,
@@ -176,95 +155,23 @@ impl Engine {
         let at = self.store.read(ctx, |r| r.history().session_at_boundary(session, last.seq))?;
         Ok(Some((last.seq, build_outline(&at))))
     }
+}
 
-    /// Changes the line of a session: hides one end and brings another one back. Safe to repeat.
-    pub(crate) fn switch_timeline(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        switch: &TimelineSwitch,
-    ) -> Result<()> {
-        self.hide_messages(ctx, session, &switch.messages, &switch.parts)?;
-        let (at, present) = self.store.read(ctx, |r| {
-            Ok((
-                r.history().session_at_boundary(session, switch.line)?,
-                r.messages().outline(session)?,
-            ))
-        })?;
-        let there: HashSet<&PartId> =
-            present.iter().flat_map(|it| it.parts.iter().map(|(id, _)| id)).collect();
-        let known: HashSet<&MessageId> = present.iter().map(|it| &it.message).collect();
-        for said in at.messages {
-            let mut parts: Vec<_> =
-                said.parts.into_iter().filter(|part| !there.contains(&part.id)).collect();
-            let mut message = (!known.contains(&said.message.id)).then_some(said.message);
-            while message.is_some() || !parts.is_empty() {
-                let rest = parts.split_off(parts.len().min(SHOW_BATCH));
-                let (first, some) = (message.take(), std::mem::replace(&mut parts, rest));
-                let show = move |tx: &turnstone_store::Tx<'_>| {
-                    first.iter().try_for_each(|message| tx.messages().put(message).map(drop))?;
-                    some.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
-                };
-                self.store.write(ctx, show).wait()?;
-                fail::fail_point!("engine::line_shown", |_| {
-                    Err(std::io::Error::other("failpoint").into())
-                });
-            }
-        }
-        Ok(())
-    }
-
-    /// Gives the point a session stands at a name. Taking the name of another point passes the gate that its
-    /// removal passes.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::PermissionRefused`] or [`EngineError::PermissionPending`] at the gate; [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
-    pub fn create_checkpoint(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        name: &str,
-    ) -> Result<OperationId> {
-        self.recover_session(ctx, session)?;
-        // The older point of this name cannot be reached by it any more.
-        let is_known = self.list_checkpoints(ctx, session)?.iter().any(|it| it.name == name);
-        let names = [name.to_owned()];
-        let ctx = &match is_known {
-            true => self.require_permission(ctx, session, GatedOperation::Checkpoint, &names)?,
-            false => ctx.clone(),
-        };
-        let id = self.id_generator.new_operation_id(ctx.now)?;
-        let plan = encode_checkpoint(name, Vec::new())?;
-        let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
-        let done = FinishedOperation {
-            id: id.clone(),
-            head: HeadMove::Stay,
-            taken: Vec::new(),
-            report: serde_json::Value::Null,
-        };
-        let session = session.clone();
-        let name = move |tx: &turnstone_store::Tx<'_>| {
-            tx.operations().plan(&session, &new)?;
-            tx.operations().finish(&session, &done)
-        };
-        self.store.write(ctx, name).wait()?;
-        Ok(id)
-    }
-
-    /// The named points of a session, oldest first.
-    ///
-    /// # Errors
-    ///
-    /// [`turnstone_store::StoreError::NoSession`].
-    pub fn list_checkpoints(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-    ) -> Result<Vec<SessionCheckpoint>> {
-        let operations = self.store.read(ctx, |r| r.operations().list(session))?;
-        active_checkpoints(&operations)
-    }
+/// Finds a point.
+pub(crate) fn resolve_point(
+    store: &Store,
+    ctx: &Context,
+    session: &SessionId,
+    line: &Timeline,
+    operations: &[OperationRow],
+    point: &SessionPoint,
+) -> Result<StreamBoundary> {
+    let boundaries =
+        store.read(ctx, |r| r.history().boundaries(session, SessionSeq(0), usize::MAX))?;
+    find_point(line, operations, &boundaries, point)?.ok_or_else(|| EngineError::NoPoint {
+        session: session.clone(),
+        point: describe_point(point),
+    })
 }
 
 /// A point in words, for whoever is told that there is none.

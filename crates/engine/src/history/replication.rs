@@ -1,11 +1,13 @@
 //! Events of another server, stored with the numbers they have there (R25).
 
+use std::sync::Arc;
+
 use turnstone_core::id::{ProjectId, SessionId};
 use turnstone_core::time::EpochMillis;
-use turnstone_store::{Context, PendingWrite, ReplicationOutcome, SyncBody};
+use turnstone_store::{Context, PendingWrite, ReplicationOutcome, Store, SyncBody};
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::projects::Projects;
 
 /// One numbered event of another server.
 #[derive(Clone, Debug)]
@@ -18,7 +20,14 @@ pub struct ReplicatedEvent {
     pub body: SyncBody,
 }
 
-impl Engine {
+/// Stores events of other servers.
+#[derive(Clone)]
+pub struct Replication {
+    pub(crate) store: Arc<Store>,
+    pub(crate) projects: Projects,
+}
+
+impl Replication {
     /// Stores events of one session in the order of their numbers; an event whose number is taken changes nothing.
     ///
     /// A session whose project is unknown here gets the project `fallback`.
@@ -37,7 +46,7 @@ impl Engine {
         for event in events {
             if matches!(event.body, SyncBody::SessionDeleted) {
                 wait_for_all(std::mem::take(&mut pending))?;
-                self.delete_session(ctx, session)?;
+                self.projects.delete_session(ctx, session)?;
                 continue;
             }
             let body = self.with_local_project(ctx, fallback, event.body)?;

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::path::Path;
+use std::sync::Arc;
 
 use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
@@ -10,14 +11,18 @@ use turnstone_core::model::PartBody;
 use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::revert::find_revert_boundary;
-use turnstone_store::{Context, OperationRow, TurnRow};
+use turnstone_store::{Context, OperationRow, Store, TurnRow};
 
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
 use crate::history::historical_state::HistoricalState;
+use crate::history::session_branch::SessionBranches;
+use crate::history::session_changes::SessionChanges;
+use crate::history::session_recovery::SessionRecovery;
 use crate::history::timeline::{TIMELINE_END, Timeline, TimelinePosition};
 use crate::history::undo::{
-    IMPORTED_REASON, OperationReport, OperationSelection, UndoOptions, UndoPlan,
+    IMPORTED_REASON, OperationPlanner, OperationReport, OperationRunner, OperationSelection,
+    UndoOptions, UndoPlan, UndoSelection,
 };
 
 /// What becomes of files when the head moves.
@@ -29,7 +34,20 @@ enum FileHandling {
     StayAtEnd,
 }
 
-impl Engine {
+/// OpenCode's revert, unrevert and cleanup.
+#[derive(Clone)]
+pub struct Reverts {
+    pub(crate) store: Arc<Store>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) recovery: SessionRecovery,
+    pub(crate) selection: UndoSelection,
+    pub(crate) changes: SessionChanges,
+    pub(crate) planner: OperationPlanner,
+    pub(crate) operations: OperationRunner,
+    pub(crate) branches: SessionBranches,
+}
+
+impl Reverts {
     /// Plans to revert a session to a message or a part; changes nothing. Nothing if there is no
     /// such boundary.
     ///
@@ -38,15 +56,15 @@ impl Engine {
     /// # Errors
     ///
     /// A fact could not be obtained: then there is no plan.
-    pub fn plan_revert(
+    pub fn plan(
         &self,
         ctx: &Context,
         session: &SessionId,
         message: &MessageId,
         part: Option<&PartId>,
     ) -> Result<Option<UndoPlan>> {
-        self.recover_session(ctx, session)?;
-        let (line, operations) = self.read_timeline(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
+        let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
         let Some(head) = find_revert_boundary(line.message_outlines(), message, part) else {
             return Ok(None);
         };
@@ -59,15 +77,15 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::apply_plan`].
+    /// As [`crate::History::apply`].
     pub fn revert_conversation(
         &self,
         ctx: &Context,
         session: &SessionId,
         message: &MessageId,
     ) -> Result<Option<OperationReport>> {
-        self.recover_session(ctx, session)?;
-        let (line, operations) = self.read_timeline(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
+        let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
         let Some(head) = find_revert_boundary(line.message_outlines(), message, None) else {
             return Ok(None);
         };
@@ -78,17 +96,17 @@ impl Engine {
             Some(head),
             FileHandling::StayAtEnd,
         )?;
-        self.apply_plan(ctx, &plan).map(Some)
+        self.operations.apply(ctx, &plan).map(Some)
     }
 
     /// Plans to bring back everything behind the head; nothing if the session stands at its end.
     ///
     /// # Errors
     ///
-    /// As [`Engine::plan_revert`].
+    /// As [`Self::plan`].
     pub fn plan_unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<UndoPlan>> {
-        self.recover_session(ctx, session)?;
-        let (line, operations) = self.read_timeline(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
+        let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
         match &line.head {
             None => Ok(None),
             Some(_) => {
@@ -103,21 +121,21 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::NoMessage`], [`turnstone_store::StoreError::NoPart`], or as
-    /// [`Engine::plan_revert`].
+    /// [`Self::plan`].
     pub fn plan_head_move(
         &self,
         ctx: &Context,
         session: &SessionId,
         head: Option<SessionHead>,
     ) -> Result<UndoPlan> {
-        self.recover_session(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
         if let Some(head) = &head {
             self.store.read(ctx, |r| {
                 r.messages().get(session, &head.message)?;
                 head.part.as_ref().map(|part| r.messages().get_part(session, part)).transpose()
             })?;
         }
-        let (line, operations) = self.read_timeline(ctx, session)?;
+        let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
         self.plan_move_to(ctx, session, (&line, &operations), head, FileHandling::Follow)
     }
 
@@ -128,7 +146,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::apply_plan`].
+    /// As [`crate::History::apply`].
     pub fn revert(
         &self,
         ctx: &Context,
@@ -136,18 +154,18 @@ impl Engine {
         message: &MessageId,
         part: Option<&PartId>,
     ) -> Result<Option<OperationReport>> {
-        let plan = self.plan_revert(ctx, session, message, part)?;
-        plan.map(|plan| self.apply_plan(ctx, &plan)).transpose()
+        let plan = self.plan(ctx, session, message, part)?;
+        plan.map(|plan| self.operations.apply(ctx, &plan)).transpose()
     }
 
     /// Takes a revert back; nothing if the session stands at its end.
     ///
     /// # Errors
     ///
-    /// As [`Engine::apply_plan`].
+    /// As [`crate::History::apply`].
     pub fn unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<OperationReport>> {
         let plan = self.plan_unrevert(ctx, session)?;
-        plan.map(|plan| self.apply_plan(ctx, &plan)).transpose()
+        plan.map(|plan| self.operations.apply(ctx, &plan)).transpose()
     }
 
     /// Hides what is behind the head, as a prompt does (R19); nothing happens at the end.
@@ -155,19 +173,9 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
-    pub fn cleanup_revert(&self, ctx: &Context, session: &SessionId) -> Result<()> {
-        self.recover_session(ctx, session)?;
-        self.branch_at_head(ctx, session).map(drop)
-    }
-
-    pub(crate) fn read_timeline(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-    ) -> Result<(Timeline, Vec<OperationRow>)> {
-        Ok(self
-            .store
-            .read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations().list(session)?)))?)
+    pub fn cleanup(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        self.recovery.recover(ctx, session)?;
+        self.branches.branch_at_head(ctx, session).map(drop)
     }
 
     /// Plans to bring files and conversation to a place of the line.
@@ -183,7 +191,7 @@ impl Engine {
         let touched = there.min(here);
         let turns: Vec<&TurnRow> =
             line.visible_turns().into_iter().filter(|it| it.2 > touched).map(|it| it.0).collect();
-        let mut changes = self.change_sets_of_turns(ctx, session, &turns)?;
+        let mut changes = self.changes.of_turns(ctx, session, &turns)?;
         let apart = HistoricalState::undone_independently(operations);
         changes.retain_mut(|held| {
             // What a branch has hidden stays as it is.
@@ -205,14 +213,14 @@ impl Engine {
             .filter(|it| it.2 > from && it.1 < to)
             .map(|it| it.0)
             .collect();
-        let mut aside = self.side_effects_between(
+        let mut aside = self.selection.side_effects_between(
             ctx,
             session,
             line.cursor_before(there),
             line.cursor_before(here),
         )?;
         if kind == OperationKind::Undo {
-            aside.withdrawn = self.grants_during(ctx, session, &within)?;
+            aside.withdrawn = self.selection.grants_during(ctx, session, &within)?;
         }
         if files == FileHandling::Follow {
             aside.not_covered = self.list_imported_files(ctx, session, line, (from, to))?;
@@ -227,7 +235,7 @@ impl Engine {
             head,
             side_effects: aside,
         };
-        self.build_plan(ctx, session, gathered, &UndoOptions::default())
+        self.planner.build(ctx, session, gathered, &UndoOptions::default())
     }
 
     /// The files of turns that were run elsewhere: the conversation moves, they do not (R21).

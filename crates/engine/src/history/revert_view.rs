@@ -10,9 +10,9 @@ use turnstone_core::rel_path::RelPath;
 use turnstone_snapshot::{DiffOptions, PatchBody, SnapshotError};
 use turnstone_store::Context;
 
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::history::historical_state::operations_since_tip;
+use crate::history::revert::Reverts;
 use crate::history::undo::{RootReport, decode_report, written_paths};
 
 /// A longer difference is cut.
@@ -28,7 +28,7 @@ struct RevertDiff {
     seen: BTreeSet<(ChangeRoot, RelPath)>,
 }
 
-impl Engine {
+impl Reverts {
     /// The `revert` field of a session; nothing while it stands at its end.
     ///
     /// `snapshot` is the tree of the guard, `diff` what differs between the guards and the disk, over
@@ -37,7 +37,7 @@ impl Engine {
     /// # Errors
     ///
     /// Ledger or snapshot store could not be read. A guard that has expired is left out.
-    pub fn revert_view(&self, ctx: &Context, session: &SessionId) -> Result<Option<RevertState>> {
+    pub fn view(&self, ctx: &Context, session: &SessionId) -> Result<Option<RevertState>> {
         let (head, operations) = self
             .store
             .read(ctx, |r| Ok((r.sessions().head(session)?, r.operations().list(session)?)))?;
@@ -76,7 +76,7 @@ impl Engine {
         let Some(guard) = root.report.guard.filter(|_| Path::new(&root.root.path).is_dir()) else {
             return Ok(());
         };
-        let vault = self.handle_of_root(&root.root, ctx.now)?;
+        let vault = self.snapshots.of_root(&root.root, ctx.now)?;
         let capture = match vault.find_capture(&guard.to_string()) {
             // It has expired.
             Err(SnapshotError::NoCapture { .. }) => return Ok(()),

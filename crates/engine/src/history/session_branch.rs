@@ -1,16 +1,23 @@
 //! Branching: a prompt at a head before the end hides what is behind it and destroys nothing (R19).
 
+use std::collections::HashSet;
+use std::sync::Arc;
+
 use serde::{Deserialize, Serialize};
 use turnstone_core::id::{MessageId, OperationId, PartId, SessionId};
 use turnstone_core::operation::{HeadMove, OperationKind, SessionHead};
-use turnstone_store::{Context, FinishedOperation, MessageOutlineRow, NewOperation, StoreError};
+use turnstone_store::{
+    Context, FinishedOperation, MessageOutlineRow, NewOperation, Store, StoreError,
+};
 
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::history::undo::encode_branch;
+use crate::history::undo::{TimelineSwitch, encode_branch};
+use crate::id_generator::IdGenerator;
 
 /// Things hidden in one transaction.
 const HIDE_BATCH: usize = 100;
+/// Messages or parts written in one transaction.
+const SHOW_BATCH: usize = 50;
 
 /// What a branch hides: the log keeps all of it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -19,7 +26,14 @@ pub(crate) struct SessionBranchPlan {
     parts: Vec<PartId>,
 }
 
-impl Engine {
+/// Hides messages behind the head, and brings hidden ones back.
+#[derive(Clone)]
+pub(crate) struct SessionBranches {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+}
+
+impl SessionBranches {
     /// Makes the head the end of the session, if it is not. Returns the context of what follows: if
     /// this was the first write of a call, what the caller relied on is settled (R43).
     pub(crate) fn branch_at_head(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
@@ -93,6 +107,43 @@ impl Engine {
             fail::fail_point!("engine::branch_hides", |_| {
                 Err(std::io::Error::other("failpoint").into())
             });
+        }
+        Ok(())
+    }
+
+    /// Changes the line of a session: hides one end and brings another one back. Safe to repeat.
+    pub(crate) fn switch_timeline(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        switch: &TimelineSwitch,
+    ) -> Result<()> {
+        self.hide_messages(ctx, session, &switch.messages, &switch.parts)?;
+        let (at, present) = self.store.read(ctx, |r| {
+            Ok((
+                r.history().session_at_boundary(session, switch.line)?,
+                r.messages().outline(session)?,
+            ))
+        })?;
+        let there: HashSet<&PartId> =
+            present.iter().flat_map(|it| it.parts.iter().map(|(id, _)| id)).collect();
+        let known: HashSet<&MessageId> = present.iter().map(|it| &it.message).collect();
+        for said in at.messages {
+            let mut parts: Vec<_> =
+                said.parts.into_iter().filter(|part| !there.contains(&part.id)).collect();
+            let mut message = (!known.contains(&said.message.id)).then_some(said.message);
+            while message.is_some() || !parts.is_empty() {
+                let rest = parts.split_off(parts.len().min(SHOW_BATCH));
+                let (first, some) = (message.take(), std::mem::replace(&mut parts, rest));
+                let show = move |tx: &turnstone_store::Tx<'_>| {
+                    first.iter().try_for_each(|message| tx.messages().put(message).map(drop))?;
+                    some.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
+                };
+                self.store.write(ctx, show).wait()?;
+                fail::fail_point!("engine::line_shown", |_| {
+                    Err(std::io::Error::other("failpoint").into())
+                });
+            }
         }
         Ok(())
     }

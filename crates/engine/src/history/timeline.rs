@@ -8,7 +8,9 @@ use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::operation::SessionHead;
 use turnstone_core::revert::MessageOutline;
 use turnstone_core::time::LogCursor;
-use turnstone_store::{ChangeSetRow, MessageOutlineRow, ReadTx, TurnRow};
+use turnstone_store::{
+    ChangeSetRow, Context, MessageOutlineRow, OperationRow, ReadTx, Store, StoreError, TurnRow,
+};
 
 /// A place: a message, and a part of it counted from one; zero is the message itself.
 pub(crate) type TimelinePosition = (usize, usize);
@@ -26,13 +28,19 @@ pub(crate) struct Timeline {
 }
 
 impl Timeline {
-    pub(crate) fn read(
-        reader: &ReadTx<'_>,
-        session: &SessionId,
-    ) -> Result<Self, turnstone_store::StoreError> {
+    pub(crate) fn read(reader: &ReadTx<'_>, session: &SessionId) -> Result<Self, StoreError> {
         let outline = reader.messages().outline(session)?;
         let (turns, head) = (reader.turns().list(session)?, reader.sessions().head(session)?);
         Ok(Self::new(outline, turns, head))
+    }
+
+    /// Reads the timeline of a session with its operations.
+    pub(crate) fn read_with_operations(
+        store: &Store,
+        ctx: &Context,
+        session: &SessionId,
+    ) -> Result<(Self, Vec<OperationRow>), StoreError> {
+        store.read(ctx, |r| Ok((Self::read(r, session)?, r.operations().list(session)?)))
     }
 
     pub(crate) fn new(

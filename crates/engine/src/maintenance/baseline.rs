@@ -6,13 +6,13 @@ use std::thread::JoinHandle;
 use turnstone_snapshot::{CaptureOutcome, PinGroup, SnapshotError};
 use turnstone_store::Context;
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::maintenance::upkeep::Maintenance;
 
 /// The pin group of captures that were made for nobody in particular.
 const BASELINE_GROUP: &str = "baseline";
 
-impl Engine {
+impl Maintenance {
     /// Starts the journal of a directory and its first capture, in the background.
     ///
     /// Whoever runs for long calls it when a project is opened. Until the capture is there, steps
@@ -27,7 +27,7 @@ impl Engine {
         ctx: &Context,
         directory: &Path,
     ) -> Result<Option<JoinHandle<Result<CaptureOutcome, SnapshotError>>>> {
-        let vault = match self.open_snapshot_handle(directory, ctx.now) {
+        let vault = match self.snapshots.open(directory, ctx.now) {
             Ok(vault) => vault,
             Err(error) if error.is_refused_root() => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -2,20 +2,25 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
-use turnstone_snapshot::{MaintenanceInterval, SnapshotError, StoreRegistry};
-use turnstone_store::Context;
+use turnstone_snapshot::{MaintenanceInterval, SnapshotError};
+use turnstone_store::{Context, Store};
 
-use crate::engine::Engine;
+use crate::captures::eviction::Eviction;
+use crate::captures::operation_guard::CapturePins;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
+use crate::history::fork::SessionCopies;
+use crate::history::session_recovery::SessionRecovery;
+use crate::history::undo::OperationRunner;
+use crate::maintenance::forget::Forgets;
 use crate::maintenance::recover::RecoveryReport;
 
 /// About how many bytes are copied at the end of a command: done in less than a second.
 const COMMAND_COPY_BYTES: u64 = 16 << 20;
 /// The same while nobody waits.
 const IDLE_COPY_BYTES: u64 = 1 << 30;
-/// The folder of the data directory with the output of commands that was too long for the ledger.
-const OUTPUT_FOLDER: &str = "output";
 
 /// What upkeep did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -28,18 +33,40 @@ pub struct MaintenanceReport {
     pub removed: usize,
 }
 
-impl Engine {
+/// Recovery after a crash, garbage collection and baselines; forgetting through its part.
+#[derive(Clone)]
+pub struct Maintenance {
+    pub(crate) store: Arc<Store>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) pins: CapturePins,
+    pub(crate) eviction: Eviction,
+    pub(crate) recovery: SessionRecovery,
+    pub(crate) operations: OperationRunner,
+    pub(crate) copies: SessionCopies,
+    pub(crate) forgets: Forgets,
+    pub(crate) output_folder: PathBuf,
+}
+
+impl Maintenance {
+    /// Forgetting: removes the bytes of paths from captures, ledger and output.
+    #[must_use]
+    pub fn forgets(&self) -> &Forgets {
+        &self.forgets
+    }
+}
+
+impl Maintenance {
     /// What a process that runs for long calls once a minute: recovery, and upkeep once an hour.
     ///
     /// # Errors
     ///
-    /// As [`Engine::recover_all`]; do it again a minute later.
+    /// As [`Self::recover_all`]; do it again a minute later.
     pub fn recover_and_maintain(
         &self,
         ctx: &Context,
     ) -> Result<(RecoveryReport, MaintenanceReport)> {
         let recovered = self.recover_all(ctx)?;
-        Ok((recovered, self.run_maintenance(ctx, MaintenanceInterval::Hourly)?))
+        Ok((recovered, self.run(ctx, MaintenanceInterval::Hourly)?))
     }
 
     /// Upkeep of the stores this process keeps, where it is due: hourly for one that runs on, daily
@@ -48,14 +75,11 @@ impl Engine {
     /// # Errors
     ///
     /// A store or the ledger refused; nothing is lost, the next upkeep finds the rest.
-    pub fn run_maintenance(
-        &self,
-        ctx: &Context,
-        cadence: MaintenanceInterval,
-    ) -> Result<MaintenanceReport> {
+    pub fn run(&self, ctx: &Context, cadence: MaintenanceInterval) -> Result<MaintenanceReport> {
         let mut tended = MaintenanceReport::default();
         let due: Vec<_> = self
-            .list_open_handles()
+            .snapshots
+            .list_open()
             .into_iter()
             .filter(|vault| vault.is_maintenance_due(cadence, ctx.now))
             .collect();
@@ -66,14 +90,13 @@ impl Engine {
             MaintenanceInterval::Hourly => IDLE_COPY_BYTES,
             MaintenanceInterval::Daily => COMMAND_COPY_BYTES,
         };
-        let sweep = self.gc_request(ctx, effort)?;
+        let sweep = self.pins.gc_request(ctx, effort)?;
         for vault in due {
             tended.stores += usize::from(vault.maintain_if_due(cadence, &sweep)?.is_some());
         }
         tended.outputs = self.remove_orphaned_outputs(ctx)?;
-        let registry = StoreRegistry::new(&self.settings.data);
-        let removed =
-            registry.remove_orphaned_stores(self.settings.retention_millis, ctx.now, false);
+        let registry = self.snapshots.registry();
+        let removed = registry.remove_orphaned_stores(self.pins.retention_millis, ctx.now, false);
         tended.removed = removed.map_err(SnapshotError::from)?.len();
         Ok(tended)
     }
@@ -82,8 +105,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::run_maintenance`].
-    pub fn run_maintenance_after_delete(
+    /// As [`Self::run`].
+    pub fn run_after_delete(
         &self,
         ctx: &Context,
         directories: &BTreeSet<PathBuf>,
@@ -92,12 +115,12 @@ impl Engine {
             outputs: self.remove_orphaned_outputs(ctx)?,
             ..MaintenanceReport::default()
         };
-        let registry = StoreRegistry::new(&self.settings.data);
-        let sweep = self.gc_request(ctx, COMMAND_COPY_BYTES)?;
+        let registry = self.snapshots.registry();
+        let sweep = self.pins.gc_request(ctx, COMMAND_COPY_BYTES)?;
         for directory in directories.iter().filter(|directory| directory.is_dir()) {
-            let policy = &self.settings.snapshot_options.policy;
+            let policy = self.snapshots.policy();
             if let Ok(Some(_)) = registry.find_store(directory, policy) {
-                self.open_snapshot_handle(directory, ctx.now)?.collect_garbage(&sweep)?;
+                self.snapshots.open(directory, ctx.now)?.collect_garbage(&sweep)?;
                 tended.stores += 1;
             }
         }
@@ -106,9 +129,9 @@ impl Engine {
 
     /// Removes the output of calls that no session has any more.
     fn remove_orphaned_outputs(&self, ctx: &Context) -> Result<usize> {
-        let folder = self.settings.data.join(OUTPUT_FOLDER);
+        let folder = &self.output_folder;
         let mut there = BTreeSet::new();
-        match fs_err::read_dir(&folder) {
+        match fs_err::read_dir(folder) {
             Ok(entries) => {
                 for entry in entries {
                     let name = entry?.file_name();

@@ -1,5 +1,7 @@
 //! Asking and answering. A request is durable before anybody is told, an answer counts once.
 
+use std::sync::Arc;
+
 use turnstone_core::id::{PermissionId, QuestionId, SessionId};
 use turnstone_core::model::{
     PermissionAsk, PermissionReply, QuestionAsk, RequestBody, RequestId, RequestState, UserRequest,
@@ -8,13 +10,14 @@ use turnstone_core::permission::{
     CallerRole, PermissionRule, PermissionVerdict, ReplyEffects, ReplyError, resolve_reply,
 };
 use turnstone_core::turn::{TurnEvent, TurnState};
-use turnstone_store::{Context, LeaseTakeover, StoreError, Tx};
+use turnstone_store::{Context, LeaseTakeover, Store, StoreError, Tx};
 
 use super::error::PermissionError;
 use super::gate_request::concerns_project;
 use super::rules::BaseRules;
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::id_generator::IdGenerator;
+use crate::permissions::{PermissionGates, PermissionRules};
 use crate::turns::turn::Turn;
 
 /// What a tool wants to do.
@@ -53,20 +56,43 @@ pub struct ResumedTurn {
     pub turn: Turn,
 }
 
-impl Engine {
+/// Permission requests and questions of tools, and the answers to them.
+#[derive(Clone)]
+pub struct Permissions {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) rules: PermissionRules,
+    pub(crate) gates: PermissionGates,
+}
+
+impl Permissions {
+    /// The rules that count: built in, configured, stored with a project, and approved.
+    #[must_use]
+    pub fn rules(&self) -> &PermissionRules {
+        &self.rules
+    }
+
+    /// Gates in front of operations that undo, restore, delete or forget work (R37).
+    #[must_use]
+    pub fn gates(&self) -> &PermissionGates {
+        &self.gates
+    }
+}
+
+impl Permissions {
     /// Asks whether a tool of a turn may do something: the rules first, then a person.
     ///
     /// # Errors
     ///
     /// The ledger refused: then the tool may not.
-    pub fn ask_permission(
+    pub fn ask(
         &self,
         ctx: &Context,
         turn: &Turn,
         new: &PermissionQuery,
         base: &BaseRules,
     ) -> Result<PermissionOutcome> {
-        match self.read_effective_rules(ctx, &turn.session, base)?.decide(&new.ask) {
+        match self.rules.effective_over(ctx, &turn.session, base)?.decide(&new.ask) {
             PermissionVerdict::Allowed => return Ok(PermissionOutcome::Allowed),
             PermissionVerdict::Denied { rules } => return Ok(PermissionOutcome::Denied(rules)),
             PermissionVerdict::Ask => {}
@@ -84,7 +110,7 @@ impl Engine {
         self.store.write(&turn.context(ctx), ask).wait()?;
         let ctx = &ctx.without_expected_seq();
         // Somebody may have approved it for good between the rules and the question.
-        if self.read_effective_rules(ctx, &turn.session, base)?.decide(&new.ask)
+        if self.rules.effective_over(ctx, &turn.session, base)?.decide(&new.ask)
             == PermissionVerdict::Allowed
         {
             let reply = PermissionReply::Always;
@@ -96,7 +122,7 @@ impl Engine {
         Ok(PermissionOutcome::Pending(id))
     }
 
-    /// Asks a person to choose; answered with [`Engine::answer_question`].
+    /// Asks a person to choose; answered with [`Self::answer_question`].
     ///
     /// # Errors
     ///
@@ -137,7 +163,7 @@ impl Engine {
     /// [`PermissionError::Reply`] if the request is unknown or not open any more, if the caller may not
     /// answer it (a named actor not with `always`, which counts beyond its sessions), or if the user's own
     /// configuration denies what the answer would allow.
-    pub fn reply_permission(
+    pub fn reply(
         &self,
         ctx: &Context,
         id: &PermissionId,
@@ -145,7 +171,7 @@ impl Engine {
         message: Option<&str>,
         base: &BaseRules,
     ) -> Result<ReplyReport, PermissionError> {
-        let pending = self.pending_requests(ctx, None)?;
+        let pending = self.pending(ctx, None)?;
         let asked = pending.iter().find(|request| request.id.as_str() == id.as_str());
         let Some(asked) = asked else {
             return Err(self.not_pending_error(ctx, id));
@@ -155,7 +181,7 @@ impl Engine {
             return Err(ReplyError::OnlyOnce(id.clone()).into());
         }
         let session = self.store.read(ctx, |r| r.sessions().get(&asked.session))?;
-        let rules = self.read_effective_rules(ctx, &session.id, base)?;
+        let rules = self.rules.effective_over(ctx, &session.id, base)?;
         let ReplyEffects { granted, mut resolved } =
             resolve_reply(id, answer, message, &pending, &rules.layers())?;
         // A refusal also refuses what else the session asks, as far as this caller may answer it.
@@ -197,11 +223,7 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger refused.
-    pub fn pending_requests(
-        &self,
-        ctx: &Context,
-        session: Option<&SessionId>,
-    ) -> Result<Vec<UserRequest>> {
+    pub fn pending(&self, ctx: &Context, session: Option<&SessionId>) -> Result<Vec<UserRequest>> {
         Ok(self.store.read(ctx, |r| r.requests().pending(session))?)
     }
 

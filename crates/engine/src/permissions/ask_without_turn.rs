@@ -8,10 +8,10 @@ use turnstone_store::Context;
 use super::ask::PermissionOutcome;
 use super::gate::GateDecision;
 use super::rules::BaseRules;
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::permissions::Permissions;
 
-impl Engine {
+impl Permissions {
     /// Asks whether something may be done in a session: the rules first, then a person.
     ///
     /// `id` names the request, if the caller has a name for it: asking again under it asks nobody
@@ -22,7 +22,7 @@ impl Engine {
     ///
     /// [`turnstone_store::StoreError::Conflict`] if the name is that of another request; or the
     /// ledger refused: then it may not be done.
-    pub fn ask_permission_without_turn(
+    pub fn ask_without_turn(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -34,16 +34,18 @@ impl Engine {
             Some(id) => id,
             None => self.id_generator.new_permission_id(ctx.now)?,
         };
-        let asked = match self.read_effective_rules(ctx, session, base)?.decide(ask) {
+        let asked = match self.rules.effective_over(ctx, session, base)?.decide(ask) {
             PermissionVerdict::Allowed => PermissionOutcome::Allowed,
             PermissionVerdict::Denied { rules } => PermissionOutcome::Denied(rules),
-            PermissionVerdict::Ask => match self.ask_or_find_answer(ctx, session, &id, ask)? {
-                GateDecision::Allowed | GateDecision::Granted => PermissionOutcome::Allowed,
-                GateDecision::Pending(id) => PermissionOutcome::Pending(id),
-                GateDecision::Denied(_) | GateDecision::Rejected => {
-                    PermissionOutcome::Denied(Vec::new())
+            PermissionVerdict::Ask => {
+                match self.gates.ask_or_find_answer(ctx, session, &id, ask)? {
+                    GateDecision::Allowed | GateDecision::Granted => PermissionOutcome::Allowed,
+                    GateDecision::Pending(id) => PermissionOutcome::Pending(id),
+                    GateDecision::Denied(_) | GateDecision::Rejected => {
+                        PermissionOutcome::Denied(Vec::new())
+                    }
                 }
-            },
+            }
         };
         Ok((id, asked))
     }

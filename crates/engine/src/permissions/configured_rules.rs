@@ -15,8 +15,8 @@ use turnstone_snapshot::read_bounded_file;
 use turnstone_store::{Context, ReadTx};
 
 use super::rules::{BaseRules, EffectiveRules};
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::permissions::PermissionRules;
 use crate::turns::newest_prompt::find_newest_prompt;
 
 /// Where a project keeps its rules, the weakest first: OpenCode's files, then our own.
@@ -51,30 +51,30 @@ impl Default for RuleSettings {
     }
 }
 
-impl Engine {
+impl PermissionRules {
     /// Every rule that counts for a session at this moment, configuration included.
     ///
     /// # Errors
     ///
     /// [`EngineError::UnreadableRules`] if a file of the project cannot be understood: it may hold a denial.
-    pub fn effective_rules(&self, ctx: &Context, session: &SessionId) -> Result<EffectiveRules> {
-        let base = self.read_base_rules(ctx, session)?;
-        self.read_effective_rules(ctx, session, &base)
+    pub fn effective(&self, ctx: &Context, session: &SessionId) -> Result<EffectiveRules> {
+        let base = self.base(ctx, session)?;
+        self.effective_over(ctx, session, &base)
     }
 
     /// The rules for a session that are not in the ledger.
     ///
     /// # Errors
     ///
-    /// As [`Engine::effective_rules`].
-    pub fn read_base_rules(&self, ctx: &Context, session: &SessionId) -> Result<BaseRules> {
+    /// As [`Self::effective`].
+    pub fn base(&self, ctx: &Context, session: &SessionId) -> Result<BaseRules> {
         let (directory, top, agent) = self.store.read(ctx, |r| {
             let own = r.sessions().get(session)?;
             let roots =
                 r.projects().find(&own.project)?.map(|it| root_names(&it)).unwrap_or_default();
             Ok((PathBuf::from(&own.directory), roots, find_agent(r, session)?))
         })?;
-        let mut base = self.read_base_rules_in(&directory, &top)?;
+        let mut base = self.base_in(&directory, &top)?;
         base.agent = agent_rules(agent, &RuleDirectories::default());
         Ok(base)
     }
@@ -83,9 +83,9 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::effective_rules`].
-    pub fn read_base_rules_in(&self, directory: &Path, roots: &[String]) -> Result<BaseRules> {
-        self.settings.rules.read_base_rules_in(directory, roots)
+    /// As [`Self::effective`].
+    pub fn base_in(&self, directory: &Path, roots: &[String]) -> Result<BaseRules> {
+        self.settings.read_base_rules_in(directory, roots)
     }
 }
 

@@ -2,21 +2,22 @@
 
 use std::fmt;
 use std::path::Path;
+use std::sync::Arc;
 
-use turnstone_core::id::{PermissionId, ProjectId, SessionId};
+use turnstone_core::id::{OperationId, PermissionId, ProjectId, SessionId};
 use turnstone_core::model::{PermissionAsk, PermissionReply, Project, RequestState, Session};
 use turnstone_core::permission::{
     GateCaller, GatedOperation, RuleAction, RuleExplanation, RuleSource, decide_gate,
 };
-use turnstone_store::{Actor, Context, DeletionReport, SessionFilter, StoreError, Tx};
+use turnstone_store::{Actor, Context, SessionFilter, Store, Tx};
 
 use super::ask::build_request;
 use super::configured_rules::{RuleSettings, root_names};
 use super::gate_request::{QuestionScope, build_gate_ask, request_id_of};
 use super::rules::EffectiveRules;
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::history::undo::UndoPlan;
+use crate::id_generator::IdGenerator;
+use crate::permissions::PermissionRules;
 
 /// Sessions read at a time.
 const PAGE: usize = 100;
@@ -57,7 +58,15 @@ impl fmt::Display for GateRefusal {
     }
 }
 
-impl Engine {
+/// Gates in front of operations that undo, restore, delete or forget work (R37).
+#[derive(Clone)]
+pub struct PermissionGates {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) rules: PermissionRules,
+}
+
+impl PermissionGates {
     /// Lets an operation of a session pass its gate, before it changes anything.
     ///
     /// Who asks is told by `ctx`: its role, and whether its actor created the session. A person and the session's own client may unless a rule says
@@ -69,7 +78,7 @@ impl Engine {
     ///
     /// [`EngineError::PermissionRefused`], [`EngineError::PermissionPending`]; or the rules could not be read. Then the
     /// operation must not be done.
-    pub fn require_permission(
+    pub fn require(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -85,8 +94,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::require_permission`].
-    pub fn require_permission_in_project(
+    /// As [`Self::require`].
+    pub fn require_in_project(
         &self,
         ctx: &Context,
         project: &ProjectId,
@@ -106,8 +115,8 @@ impl Engine {
         directory: &Path,
         act: (GatedOperation, &[String]),
     ) -> Result<()> {
-        let base = self.read_base_rules_in(directory, &root_names(project))?;
-        let approved = self.list_approvals(ctx, &project.id)?;
+        let base = self.rules.base_in(directory, &root_names(project))?;
+        let approved = self.rules.list_approvals(ctx, &project.id)?;
         let stored = project.permission.clone().unwrap_or_default();
         let rules = EffectiveRules::of_project(base, stored, approved);
         let Some(session) = self.find_session_to_ask_in(ctx, project)? else {
@@ -166,8 +175,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::require_permission`].
-    pub fn require_permission_at(
+    /// As [`Self::require`].
+    pub fn require_at(
         &self,
         ctx: &Context,
         directory: &Path,
@@ -182,7 +191,7 @@ impl Engine {
         let closest = projects.iter().filter(|it| depth(it).is_some()).max_by_key(|it| depth(it));
         match closest {
             Some(project) => self.require_below(ctx, project, directory, (gate, patterns)),
-            None => self.settings.rules.enforce_gate_at(ctx, directory, (gate, patterns)),
+            None => self.rules.settings().enforce_gate_at(ctx, directory, (gate, patterns)),
         }
     }
 
@@ -190,8 +199,8 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::require_permission`].
-    pub fn require_delete_permission(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
+    /// As [`Self::require`].
+    pub fn require_delete(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
         let ids = self.store.read(ctx, |r| {
             let mut found = vec![r.sessions().get(session)?.id];
             let mut at = 0;
@@ -206,7 +215,7 @@ impl Engine {
         let started = ids.get(1..).unwrap_or_default();
         self.check_own_denials(ctx, Some(session), started)?;
         let ids: Vec<String> = ids.into_iter().map(|id| id.to_string()).collect();
-        self.require_permission(ctx, session, GatedOperation::Delete, &ids)
+        self.require(ctx, session, GatedOperation::Delete, &ids)
     }
 
     /// Refuses if a rule of one of these sessions, or of its project, denies its deletion; the refusal is
@@ -223,7 +232,7 @@ impl Engine {
                 gate,
                 &pattern,
                 GateCaller::Person,
-                &self.effective_rules(ctx, id)?.layers(),
+                &self.rules.effective(ctx, id)?.layers(),
             );
             if let (RuleAction::Deny, Some(source)) = (told.action, told.source) {
                 let ask = build_gate_ask(ctx, gate, vec![pattern.clone()], QuestionScope::Session);
@@ -238,32 +247,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Deletes a session with the sessions it started, once the gate lets it pass.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::require_permission`] and [`turnstone_store::Store::delete_session`].
-    pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<DeletionReport> {
-        let ctx = self.require_delete_permission(ctx, session)?;
-        Ok(self.store.delete_session(&ctx, session)?)
-    }
-
-    /// Lets a plan pass before it is written down.
-    ///
-    /// A caller that repeats its request finds the answer to it again, although every repeat has a plan of
-    /// its own; the answer counts only if that plan changes the same paths.
-    pub(crate) fn require_plan_permission(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
-        let busy = self.store.read(ctx, |r| r.turns().list(&plan.session))?;
-        if busy.iter().any(|turn| turn.state.is_open()) {
-            return Err(StoreError::Busy(plan.session.clone()).into());
-        }
-        let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
-        let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
+    /// The same for an operation that has a plan: without a request of the caller, the question is named
+    /// after the operation.
+    pub(crate) fn require_for_operation(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        gate: GatedOperation,
+        patterns: &[String],
+        operation: &OperationId,
+    ) -> Result<()> {
         let id = match ctx.request {
             Some(_) => self.request_name(ctx)?,
-            None => request_id_of(&plan.operation)?,
+            None => request_id_of(operation)?,
         };
-        self.enforce_gate(ctx, &plan.session, (GatedOperation::Revert, &paths), &id).map(drop)
+        self.enforce_gate(ctx, session, (gate, patterns), &id).map(drop)
     }
 
     fn enforce_gate(
@@ -275,7 +273,7 @@ impl Engine {
     ) -> Result<Context> {
         // A key belongs to the operation: a question or a used answer is not what it is repeated for.
         let asking = Context { idempotency_key: None, ..ctx.clone() };
-        let ruling = self.evaluate_gate(&asking, session, act, id)?;
+        let ruling = self.evaluate(&asking, session, act, id)?;
         passed(ctx, act, ruling)
     }
 
@@ -287,14 +285,14 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger refused, or the rules could not be read: then the operation must not be done.
-    pub fn evaluate_gate(
+    pub fn evaluate(
         &self,
         ctx: &Context,
         session: &SessionId,
         (gate, patterns): (GatedOperation, &[String]),
         id: &PermissionId,
     ) -> Result<(GateDecision, Option<String>)> {
-        let rules = self.effective_rules(ctx, session)?;
+        let rules = self.rules.effective(ctx, session)?;
         let owner = self.store.read(ctx, |r| r.sessions().actor(session))?;
         let caller = GateCaller::from_role(ctx.role, owner == ctx.actor.as_str());
         let site = (session, QuestionScope::Session);

@@ -9,8 +9,8 @@ use turnstone_store::{Context, StoreError};
 
 use super::ask::build_request;
 use super::gate::GateDecision;
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::permissions::PermissionGates;
 
 /// How many paths a request lists; the rest is counted.
 const MAX_LISTED_PATHS: usize = 100;
@@ -37,9 +37,9 @@ pub(super) fn concerns_project(request: &UserRequest) -> bool {
     }
 }
 
-impl Engine {
+impl PermissionGates {
     /// The name of the request that asks for what `ctx` wants.
-    pub(super) fn request_name(&self, ctx: &Context) -> Result<PermissionId> {
+    pub(crate) fn request_name(&self, ctx: &Context) -> Result<PermissionId> {
         let named = ctx.request.as_ref().and_then(|name| format!("per_{name}").parse().ok());
         match named {
             Some(id) => Ok(id),
@@ -48,7 +48,7 @@ impl Engine {
     }
 
     /// Asks a person, unless they have answered; changes nothing about an answer.
-    pub(super) fn ask_or_find_answer(
+    pub(crate) fn ask_or_find_answer(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -70,7 +70,7 @@ impl Engine {
     ///
     /// An answer that was used, or that another actor got, counts for nothing: a person is asked again,
     /// under another id.
-    pub(super) fn use_answer_or_ask(
+    pub(crate) fn use_answer_or_ask(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -117,7 +117,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::NotFound`] for an unknown request.
-    pub fn find_gate_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
+    pub fn find_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
         let id = RequestId::Permission(id.clone());
         Ok(is_granted(&self.store.read(ctx, |r| r.requests().state(id.as_str()))?))
     }

@@ -3,14 +3,19 @@
 
 mod ask;
 mod ask_without_turn;
+mod assembly;
 mod configured_rules;
 mod error;
 mod gate;
 mod gate_request;
 mod rules;
 
+pub use ask::Permissions;
 pub use ask::{PermissionOutcome, PermissionQuery, ReplyReport, ResumedTurn};
+pub(crate) use assembly::assemble;
 pub use configured_rules::RuleSettings;
 pub use error::PermissionError;
+pub use gate::PermissionGates;
 pub use gate::{GateDecision, GateRefusal};
+pub use rules::PermissionRules;
 pub use rules::{BaseRules, EffectiveRules, read_effective_rules};

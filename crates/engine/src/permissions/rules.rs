@@ -1,5 +1,7 @@
 //! Every rule that counts for a session, by where it comes from.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use turnstone_core::id::{ProjectId, SessionId};
 use turnstone_core::model::{PermissionAsk, Session};
@@ -7,10 +9,11 @@ use turnstone_core::permission::{
     PermissionRule, PermissionVerdict, RuleAction, RuleExplanation, RuleLayer, RuleSource,
     decide_request, explain_decision, explain_each_layer, inherited_rules, sort_layers,
 };
-use turnstone_store::{Context, ReadTx, WriteOutcome};
+use turnstone_store::{Context, ReadTx, Store, WriteOutcome};
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::permissions::RuleSettings;
+use crate::projects::project_records::ProjectRecords;
 use crate::turns::newest_prompt::find_newest_prompt;
 
 /// The rules that are not in the ledger: built in, of the agent, and configured.
@@ -145,13 +148,26 @@ fn prompt_rules(
     Ok(user.tools.iter().flatten().map(rule).collect())
 }
 
-impl Engine {
+/// The rules that count: built in, configured, stored with a project, and approved.
+#[derive(Clone)]
+pub struct PermissionRules {
+    pub(crate) store: Arc<Store>,
+    pub(crate) settings: Arc<RuleSettings>,
+    pub(crate) projects: ProjectRecords,
+}
+
+impl PermissionRules {
+    /// The rules the engine was opened with.
+    pub(super) fn settings(&self) -> &RuleSettings {
+        &self.settings
+    }
+
     /// The rules of a session as they are at this moment.
     ///
     /// # Errors
     ///
     /// The ledger refused.
-    pub fn read_effective_rules(
+    pub fn effective_over(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -195,14 +211,9 @@ impl Engine {
     /// # Errors
     ///
     /// [`crate::EngineError::NoProject`].
-    pub fn set_rule(
-        &self,
-        ctx: &Context,
-        project: &ProjectId,
-        rule: &PermissionRule,
-    ) -> Result<()> {
+    pub fn set(&self, ctx: &Context, project: &ProjectId, rule: &PermissionRule) -> Result<()> {
         let rule = rule.clone();
-        self.modify_project(ctx, project, move |project| {
+        self.projects.modify(ctx, project, move |project| {
             let rules = project.permission.get_or_insert_default();
             rules.retain(|one| !is_same_subject(one, &rule));
             rules.push(rule.clone());
@@ -214,16 +225,11 @@ impl Engine {
     /// # Errors
     ///
     /// [`crate::EngineError::NoProject`].
-    pub fn unset_rule(
-        &self,
-        ctx: &Context,
-        project: &ProjectId,
-        rule: &PermissionRule,
-    ) -> Result<bool> {
-        let stored = self.get_project(ctx, project)?.permission.unwrap_or_default();
+    pub fn unset(&self, ctx: &Context, project: &ProjectId, rule: &PermissionRule) -> Result<bool> {
+        let stored = self.projects.get(ctx, project)?.permission.unwrap_or_default();
         let is_there = stored.iter().any(|one| is_same_subject(one, rule));
         let rule = rule.clone();
-        self.modify_project(ctx, project, move |project| {
+        self.projects.modify(ctx, project, move |project| {
             if let Some(rules) = &mut project.permission {
                 rules.retain(|one| !is_same_subject(one, &rule));
             }

@@ -1,21 +1,24 @@
 //! Projects as people look after them: listed, told where they went, removed.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Number;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{Project, ProjectAlias, ProjectAliasKind, Session};
+use turnstone_core::model::{Project, ProjectAlias, ProjectAliasKind};
 use turnstone_core::permission::GatedOperation;
 use turnstone_snapshot::{RemovalError, StoreId, StoreRegistry, remove_store};
-use turnstone_store::{Context, SessionFilter};
+use turnstone_store::{Context, Store};
 
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
-use crate::projects::worktree::{UnsavedWork, WorktreeError};
-
-/// Sessions read at once.
-const PAGE: usize = 200;
+use crate::id_generator::IdGenerator;
+use crate::permissions::PermissionGates;
+use crate::projects::project_records::ProjectRecords;
+use crate::projects::repository::Repositories;
+use crate::projects::session_adoption::SessionAdoption;
+use crate::projects::worktree::{UnsavedWork, WorktreeError, Worktrees};
 
 /// A project in a list.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -63,70 +66,51 @@ pub struct ProjectRemovalReport {
     pub kept: Vec<(String, String)>,
 }
 
-impl Engine {
-    /// A project by its id.
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::NoProject`], for one that was removed too.
-    pub fn get_project(&self, ctx: &Context, id: &ProjectId) -> Result<Project> {
-        let found = self.store.read(ctx, |r| r.projects().find(id))?;
-        let found = found.filter(|project| project.removed.is_none());
-        found.ok_or_else(|| EngineError::NoProject(id.clone()))
+/// Projects, the directories that belong to them, and the sessions in them.
+#[derive(Clone)]
+pub struct Projects {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) records: ProjectRecords,
+    pub(crate) repositories: Repositories,
+    pub(crate) adoption: SessionAdoption,
+    pub(crate) worktrees: Worktrees,
+    pub(crate) gates: PermissionGates,
+    pub(crate) data: PathBuf,
+}
+
+impl Projects {
+    /// Finds the git repository of a directory.
+    #[must_use]
+    pub fn repositories(&self) -> &Repositories {
+        &self.repositories
     }
 
+    /// The git worktrees of projects.
+    #[must_use]
+    pub fn worktrees(&self) -> &Worktrees {
+        &self.worktrees
+    }
+}
+
+impl Projects {
     /// The projects, oldest first.
     ///
     /// # Errors
     ///
     /// The ledger refused.
-    pub fn list_projects(&self, ctx: &Context) -> Result<Vec<ListedProject>> {
+    pub fn list(&self, ctx: &Context) -> Result<Vec<ListedProject>> {
         let projects = self.store.read(ctx, |r| r.projects().list())?;
         let mut listed = Vec::new();
         for project in projects.into_iter().filter(|project| project.removed.is_none()) {
             listed.push(ListedProject {
-                sessions: self.list_project_sessions(ctx, &project.id)?.len(),
+                sessions: self.records.list_sessions(ctx, &project.id)?.len(),
                 exists: Path::new(&project.worktree).is_dir(),
                 project,
             });
         }
         Ok(listed)
-    }
-
-    /// Changes a project from what it is at that moment.
-    pub(crate) fn modify_project(
-        &self,
-        ctx: &Context,
-        id: &ProjectId,
-        change: impl Fn(&mut Project) + Send + 'static,
-    ) -> Result<()> {
-        let (id, now) = (id.clone(), Number::from(ctx.now.0));
-        let change = move |project: &mut Project| {
-            change(project);
-            project.time.updated = now.clone();
-        };
-        self.store.write(ctx, move |tx| tx.projects().update(&id, &change)).wait()?;
-        Ok(())
-    }
-
-    /// Every session of a project, archived ones too.
-    pub(crate) fn list_project_sessions(
-        &self,
-        ctx: &Context,
-        id: &ProjectId,
-    ) -> Result<Vec<Session>> {
-        let filter =
-            SessionFilter { project: Some(id.clone()), archived: true, ..SessionFilter::default() };
-        let (mut found, mut cursor) = (Vec::new(), None);
-        loop {
-            let at: Option<String> = cursor.take();
-            let page = self.store.read(ctx, |r| r.sessions().list(&filter, at.as_deref(), PAGE))?;
-            found.extend(page.items.into_iter().map(|row| row.session));
-            cursor = page.next;
-            if cursor.is_none() {
-                return Ok(found);
-            }
-        }
     }
 
     /// Says that a directory is a project's: its new place if the old one is gone, else a further
@@ -136,15 +120,10 @@ impl Engine {
     ///
     /// [`EngineError::NoProject`], or the directory is not there; [`EngineError::PermissionRefused`] or
     /// [`EngineError::PermissionPending`] at the gate. Then nothing has changed.
-    pub fn relink_project(
-        &self,
-        ctx: &Context,
-        id: &ProjectId,
-        directory: &Path,
-    ) -> Result<RelinkReport> {
-        let project = self.get_project(ctx, id)?;
+    pub fn relink(&self, ctx: &Context, id: &ProjectId, directory: &Path) -> Result<RelinkReport> {
+        let project = self.records.get(ctx, id)?;
         let real = fs_err::canonicalize(directory)?;
-        let (root, facts) = self.gather_directory_facts(&real)?;
+        let (root, facts) = self.repositories.gather_directory_facts(&real)?;
         let here = root.to_string_lossy().into_owned();
         let places = facts
             .aliases()
@@ -156,14 +135,14 @@ impl Engine {
         let owner = self.find_other_owner(ctx, id, &places)?;
         let moved = [project.worktree.clone(), here.clone()];
         for concerned in std::iter::once(id).chain(&owner) {
-            self.require_permission_in_project(ctx, concerned, GatedOperation::Worktree, &moved)?;
+            self.gates.require_in_project(ctx, concerned, GatedOperation::Worktree, &moved)?;
         }
         let taken_from = self.take_aliases(ctx, owner, &places)?;
         let gone = !Path::new(&project.worktree).is_dir() && !project.worktree.is_empty();
         let moved_from = gone.then(|| project.worktree.clone()).filter(|old| *old != here);
         let vcs = facts.common_dir.is_some().then(|| "git".to_owned());
         let old = moved_from.clone();
-        self.modify_project(ctx, id, move |project| {
+        self.records.modify(ctx, id, move |project| {
             project.vcs.clone_from(&vcs);
             for place in &places {
                 if !project.aliases.contains(place) {
@@ -179,16 +158,16 @@ impl Engine {
         })?;
         let mut sessions = Vec::new();
         if let Some(from) = &taken_from {
-            sessions.extend(self.move_sessions(ctx, from, id, &root, &root)?);
+            sessions.extend(self.records.move_sessions(ctx, from, id, &root, &root)?);
         }
         if let Some(old) = &moved_from {
-            sessions.extend(self.move_sessions(ctx, id, id, Path::new(old), &root)?);
+            sessions.extend(self.records.move_sessions(ctx, id, id, Path::new(old), &root)?);
             // The store of the old place is told of the new one (R12); a root that is not captured
             // has none.
-            self.close_snapshot_handles(std::iter::once(old));
-            drop(self.open_snapshot_handle(&root, ctx.now));
+            self.snapshots.close(std::iter::once(old));
+            drop(self.snapshots.open(&root, ctx.now));
         }
-        Ok(RelinkReport { project: self.get_project(ctx, id)?, moved_from, sessions, taken_from })
+        Ok(RelinkReport { project: self.records.get(ctx, id)?, moved_from, sessions, taken_from })
     }
 
     /// The other project that has one of these facts.
@@ -214,7 +193,7 @@ impl Engine {
     ) -> Result<Option<ProjectId>> {
         let Some(owner) = owner else { return Ok(None) };
         let places = places.to_vec();
-        self.modify_project(ctx, &owner, move |project| {
+        self.records.modify(ctx, &owner, move |project| {
             project.aliases.retain(|alias| !places.contains(alias));
             let lost = |one: &String| places.iter().any(|place| place.value == *one);
             project.sandboxes.retain(|sandbox| !lost(sandbox));
@@ -222,56 +201,22 @@ impl Engine {
         Ok(Some(owner))
     }
 
-    /// Moves the sessions of one project below `old` to another project and to `new`.
-    pub(crate) fn move_sessions(
-        &self,
-        ctx: &Context,
-        from: &ProjectId,
-        to: &ProjectId,
-        old: &Path,
-        new: &Path,
-    ) -> Result<Vec<SessionId>> {
-        let mut moved = Vec::new();
-        for session in self.list_project_sessions(ctx, from)? {
-            let Ok(below) = Path::new(&session.directory).strip_prefix(old) else { continue };
-            let directory = match below.as_os_str().is_empty() {
-                true => new.to_owned(),
-                false => new.join(below),
-            };
-            let directory = directory.to_string_lossy().into_owned();
-            let (id, to) = (session.id.clone(), to.clone());
-            if session.directory == directory && session.project == to {
-                continue;
-            }
-            let change = move |tx: &turnstone_store::Tx<'_>| {
-                tx.sessions().update(&id, |session| {
-                    session.directory.clone_from(&directory);
-                    session.project.clone_from(&to);
-                    Ok(())
-                })
-            };
-            self.store.write(ctx, change).wait()?;
-            moved.push(session.id);
-        }
-        Ok(moved)
-    }
-
     /// Tells what removing a project would take away; changes nothing.
     ///
     /// # Errors
     ///
     /// [`EngineError::NoProject`], or a fact could not be obtained.
-    pub fn plan_project_removal(
+    pub fn plan_removal(
         &self,
         ctx: &Context,
         id: &ProjectId,
     ) -> Result<ProjectRemovalPlan, WorktreeError> {
-        let project = self.get_project(ctx, id)?;
+        let project = self.records.get(ctx, id)?;
         let sessions =
-            self.list_project_sessions(ctx, id)?.into_iter().map(|session| session.id).collect();
+            self.records.list_sessions(ctx, id)?.into_iter().map(|session| session.id).collect();
         let mut worktrees = Vec::new();
         for made in &project.worktrees {
-            let work = self.find_unsaved_work(&project, made)?;
+            let work = self.worktrees.find_unsaved_work(&project, made)?;
             worktrees.push((PathBuf::from(&made.directory), work));
         }
         let stores = self.list_project_stores(ctx, &project)?;
@@ -289,7 +234,7 @@ impl Engine {
             .collect();
         let own: Vec<&String> =
             std::iter::once(&project.worktree).chain(&project.sandboxes).collect();
-        let listed = StoreRegistry::new(&self.settings.data)
+        let listed = StoreRegistry::new(&self.data)
             .list_stores()
             .map_err(turnstone_snapshot::SnapshotError::from)?;
         let is_own = |path: &Path| {
@@ -310,13 +255,13 @@ impl Engine {
     ///
     /// [`WorktreeError::UnsavedWork`] without `force` if a worktree holds work that exists nowhere
     /// else; then nothing has changed.
-    pub fn remove_project(
+    pub fn remove(
         &self,
         ctx: &Context,
         id: &ProjectId,
         force: bool,
     ) -> Result<ProjectRemovalReport, WorktreeError> {
-        let removal = self.plan_project_removal(ctx, id)?;
+        let removal = self.plan_removal(ctx, id)?;
         if let Some((directory, work)) =
             removal.worktrees.iter().find(|(_, work)| !force && !work.is_empty())
         {
@@ -326,10 +271,10 @@ impl Engine {
             });
         }
         let ids: Vec<String> = removal.sessions.iter().map(ToString::to_string).collect();
-        self.require_permission_in_project(ctx, id, GatedOperation::Delete, &ids)?;
-        self.check_own_denials(ctx, None, &removal.sessions)?;
+        self.gates.require_in_project(ctx, id, GatedOperation::Delete, &ids)?;
+        self.gates.check_own_denials(ctx, None, &removal.sessions)?;
         for (directory, _) in &removal.worktrees {
-            self.remove_worktree(ctx, id, directory, force)?;
+            self.worktrees.remove(ctx, id, directory, force)?;
         }
         for session in &removal.sessions {
             match self.store.delete_session(ctx, session) {
@@ -338,11 +283,11 @@ impl Engine {
                 Err(error) => return Err(EngineError::from(error).into()),
             }
         }
-        let project = self.get_project(ctx, id)?;
-        self.close_snapshot_handles(std::iter::once(&project.worktree).chain(&project.sandboxes));
+        let project = self.records.get(ctx, id)?;
+        self.snapshots.close(std::iter::once(&project.worktree).chain(&project.sandboxes));
         let mut kept = Vec::new();
         for (store, _) in &removal.stores {
-            match remove_store(&self.settings.data.join("store"), store) {
+            match remove_store(&self.data.join("store"), store) {
                 Ok(_) => {}
                 Err(RemovalError::Locked(who)) => kept.push((store.clone(), who)),
                 Err(RemovalError::Io(error)) if error.kind() == std::io::ErrorKind::NotFound => {}
@@ -350,7 +295,7 @@ impl Engine {
             }
         }
         let now = Number::from(ctx.now.0);
-        self.modify_project(ctx, id, move |project| {
+        self.records.modify(ctx, id, move |project| {
             project.removed = Some(now.clone());
             project.aliases.clear();
             project.sandboxes.clear();

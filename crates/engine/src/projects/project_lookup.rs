@@ -8,15 +8,13 @@ use turnstone_core::model::{ExtraFields, Project, ProjectTime, Session, SessionM
 use turnstone_core::permission::PermissionRule;
 use turnstone_core::project_match::{
     DirectoryFacts, ProjectCandidate, ProjectMatch, gained_aliases, match_project, new_project_id,
-    normalize_origin,
 };
 use turnstone_core::session_naming;
 use turnstone_core::time::EpochMillis;
-use turnstone_process::{Git, GitError};
-use turnstone_store::{Context, SessionFilter};
+use turnstone_store::{Context, DeletionReport};
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::projects::project::Projects;
 
 /// Hexadecimal digits of an id that is derived from a place.
 const ID_LENGTH: usize = 28;
@@ -88,28 +86,28 @@ pub struct NewSession {
     pub permission: Option<Vec<PermissionRule>>,
 }
 
-impl Engine {
+impl Projects {
     /// Finds the project of a directory, or makes one; what is new about the place is remembered.
     ///
     /// # Errors
     ///
     /// The directory is not there, or the ledger refused.
-    pub fn open_project(&self, ctx: &Context, directory: &Path) -> Result<OpenedProject> {
+    pub fn open(&self, ctx: &Context, directory: &Path) -> Result<OpenedProject> {
         let survey = self.survey_directory(ctx, directory)?;
         self.store_project(ctx, survey)
     }
 
-    /// Finds the project of a directory, or derives the one that [`Engine::open_project`] would store: the
+    /// Finds the project of a directory, or derives the one that [`Self::open`] would store: the
     /// same directory gets the same id until then. For requests that only read: no project, session or
     /// snapshot store is made for a directory the ledger knows nothing of.
     ///
     /// Sessions that are stored already and lie in this directory, because it has moved or because they had no
-    /// project, are recovered: then it does what [`Engine::open_project`] does.
+    /// project, are recovered: then it does what [`Self::open`] does.
     ///
     /// # Errors
     ///
     /// The directory is not there, or the ledger refused.
-    pub fn find_or_derive_project(&self, ctx: &Context, directory: &Path) -> Result<OpenedProject> {
+    pub fn find_or_derive(&self, ctx: &Context, directory: &Path) -> Result<OpenedProject> {
         let survey = self.survey_directory(ctx, directory)?;
         if self.has_unreachable_sessions(ctx, &survey)? {
             return self.store_project(&ctx.without_preconditions(), survey);
@@ -127,7 +125,7 @@ impl Engine {
 
     fn survey_directory(&self, ctx: &Context, directory: &Path) -> Result<DirectorySurvey> {
         let real = fs_err::canonicalize(directory)?;
-        let (root, facts) = self.gather_directory_facts(&real)?;
+        let (root, facts) = self.repositories.gather_directory_facts(&real)?;
         // One that was removed has no facts left to be found by, and keeps its id to itself.
         let projects = self.store.read(ctx, |r| r.projects().list())?;
         let known: Vec<ProjectCandidate> = projects
@@ -145,9 +143,9 @@ impl Engine {
         let DirectorySurvey { root, facts, projects, known, .. } = &survey;
         let project = match survey.project() {
             Some(found) => self.update_project_directory(ctx, found, root, facts)?,
-            None => self.put_project(ctx, derive_project(known, root, facts, ctx.now)?)?,
+            None => self.records.put(ctx, derive_project(known, root, facts, ctx.now)?)?,
         };
-        let project = self.adopt_sessions(ctx, project, projects, root)?;
+        let project = self.adoption.adopt(ctx, project, projects, root)?;
         Ok(survey.into_opened(project, true))
     }
 
@@ -157,61 +155,11 @@ impl Engine {
         if let Some(project) = survey.project()
             && with_directory(project, root, facts, ctx.now)
                 .is_some_and(|(_, moved)| moved.is_some())
-            && self.has_sessions(ctx, &project.id, None)?
+            && self.records.has_sessions(ctx, &project.id, None)?
         {
             return Ok(true);
         }
-        self.has_adoptable_sessions(ctx, survey.project(), projects, root)
-    }
-
-    /// True if a project has sessions, in any directory or in exactly this one.
-    pub(crate) fn has_sessions(
-        &self,
-        ctx: &Context,
-        project: &ProjectId,
-        directory: Option<&Path>,
-    ) -> Result<bool> {
-        let filter = SessionFilter {
-            project: Some(project.clone()),
-            directory: directory.map(|path| path.to_string_lossy().into_owned()),
-            archived: true,
-            ..SessionFilter::default()
-        };
-        let page = self.store.read(ctx, |r| r.sessions().list(&filter, None, 1))?;
-        Ok(!page.items.is_empty())
-    }
-
-    /// Returns the root of a directory and what identifies its repository, if it has one.
-    ///
-    /// Without a usable git the place of the repository is known, and its history is not.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::EngineError::Repository`] if there is a repository that must not be used, and
-    /// [`crate::EngineError::Git`] if git could not tell: what is not known must not make another
-    /// project of it.
-    pub(crate) fn gather_directory_facts(&self, real: &Path) -> Result<(PathBuf, DirectoryFacts)> {
-        let text = |path: &Path| path.to_string_lossy().into_owned();
-        let Some(git) = self.find_repository(real)? else {
-            return Ok((
-                real.to_owned(),
-                DirectoryFacts { directory: text(real), ..DirectoryFacts::default() },
-            ));
-        };
-        let repository = git.repository();
-        let placed = DirectoryFacts {
-            directory: text(&repository.worktree),
-            common_dir: Some(text(&repository.common_dir)),
-            ..DirectoryFacts::default()
-        };
-        let facts = match gather_history(&git) {
-            Err(GitError::Missing | GitError::TooOld { .. }) => placed,
-            history => {
-                let DirectoryFacts { root_commits, shallow, origin, .. } = history?;
-                DirectoryFacts { root_commits, shallow, origin, ..placed }
-            }
-        };
-        Ok((repository.worktree.clone(), facts))
+        self.adoption.has_adoptable(ctx, survey.project(), projects, root)
     }
 
     fn update_project_directory(
@@ -224,19 +172,13 @@ impl Engine {
         let Some((project, moved_from)) = with_directory(project, root, facts, ctx.now) else {
             return Ok(project.clone());
         };
-        let project = self.put_project(ctx, project)?;
+        let project = self.records.put(ctx, project)?;
         if let Some(old) = moved_from {
             // Its sessions are found where it is now, and so is its store (R12, R31).
-            self.move_sessions(ctx, &project.id, &project.id, Path::new(&old), root)?;
-            self.close_snapshot_handles(std::iter::once(&old));
-            drop(self.find_snapshot_handle(root, ctx.now));
+            self.records.move_sessions(ctx, &project.id, &project.id, Path::new(&old), root)?;
+            self.snapshots.close(std::iter::once(&old));
+            drop(self.snapshots.find(root, ctx.now));
         }
-        Ok(project)
-    }
-
-    fn put_project(&self, ctx: &Context, project: Project) -> Result<Project> {
-        let stored = project.clone();
-        self.store.write(ctx, move |tx| tx.projects().put(&stored)).wait()?;
         Ok(project)
     }
 
@@ -244,14 +186,14 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::open_project`].
+    /// As [`Self::open`].
     pub fn create_session(
         &self,
         ctx: &Context,
         directory: &Path,
         new: &NewSession,
     ) -> Result<Session> {
-        let OpenedProject { project, root, .. } = self.open_project(ctx, directory)?;
+        let OpenedProject { project, root, .. } = self.open(ctx, directory)?;
         self.create_session_in(ctx, &project.id, &root, directory, new)
     }
 
@@ -291,17 +233,16 @@ impl Engine {
         self.store.write(ctx, move |tx| tx.sessions().create(&made)).wait()?;
         Ok(session)
     }
-}
 
-/// What git knows of the history of a repository.
-fn gather_history(git: &Git) -> std::result::Result<DirectoryFacts, GitError> {
-    Ok(DirectoryFacts {
-        root_commits: git.list_root_commits()?,
-        // A history that is cut off names no root.
-        shallow: git.is_shallow()?,
-        origin: git.find_remote("origin")?.as_deref().and_then(normalize_origin),
-        ..DirectoryFacts::default()
-    })
+    /// Deletes a session with the sessions it started, once the gate lets it pass.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::PermissionGates::require`] and [`turnstone_store::Store::delete_session`].
+    pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<DeletionReport> {
+        let ctx = self.gates.require_delete(ctx, session)?;
+        Ok(self.store.delete_session(&ctx, session)?)
+    }
 }
 
 /// The project with what is new about a place of it, and the directory it has moved from, if it has; nothing

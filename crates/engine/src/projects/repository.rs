@@ -1,21 +1,27 @@
 //! The git repository of a directory: found by us, verified, and then named to git.
 
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use turnstone_process::{Git, GitRepository};
+use turnstone_core::project_match::{DirectoryFacts, normalize_origin};
+use turnstone_process::{Git, GitEnvironment, GitError, GitRepository};
 use turnstone_snapshot::{
     RepositoryError, RepositoryLocation, SafeDirectories, UserGitSettings, discover_repository,
     read_bounded_file,
 };
 
-use crate::engine::Engine;
 use crate::error::Result;
 
 /// No settings file of the user is larger.
 const SETTINGS_BYTES: u64 = 16 << 20;
 
-impl Engine {
+/// Finds the git repository of a directory.
+#[derive(Clone)]
+pub struct Repositories {
+    pub(crate) git: GitEnvironment,
+}
+
+impl Repositories {
     /// Finds the repository whose worktree holds a directory; `None` if there is none.
     ///
     /// Bare repositories are not looked for. Git is not started.
@@ -24,7 +30,7 @@ impl Engine {
     ///
     /// [`crate::EngineError::Repository`] for one that is there and must not be used;
     /// [`crate::EngineError::Io`] if the directory is gone.
-    pub fn find_repository(&self, directory: &Path) -> Result<Option<Git>> {
+    pub fn find(&self, directory: &Path) -> Result<Option<Git>> {
         let real = fs_err::canonicalize(directory)?;
         let found = discover_repository(&real, &|| self.safe_directories())?;
         Ok(found.map(|location| self.git(location)))
@@ -34,10 +40,10 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::find_repository`]; if there is none.
-    pub(crate) fn get_repository_at(&self, directory: &Path) -> Result<Git> {
+    /// As [`Self::find`]; if there is none.
+    pub(crate) fn get_at(&self, directory: &Path) -> Result<Git> {
         let real = fs_err::canonicalize(directory)?;
-        let found = self.find_repository(&real)?;
+        let found = self.find(&real)?;
         let found = found.filter(|git| git.repository().worktree == real);
         let source = || io::Error::other("its .git leads to no repository");
         Ok(found.ok_or_else(|| RepositoryError::Unreadable { path: real, source: source() })?)
@@ -46,13 +52,13 @@ impl Engine {
     fn git(&self, location: RepositoryLocation) -> Git {
         let RepositoryLocation { worktree, git_dir, common_dir } = location;
         let repository = GitRepository { worktree, git_dir, common_dir };
-        Git::new(repository, self.settings.git.clone())
+        Git::new(repository, self.git.clone())
     }
 
     /// The folders that the user's settings declare as safe, read now: an error names the command that
     /// adds one, and a running server has to notice it.
     fn safe_directories(&self) -> SafeDirectories {
-        let git = &self.settings.git;
+        let git = &self.git;
         let Some(home) = git.home.as_deref().map(Path::new) else {
             return SafeDirectories::default();
         };
@@ -61,4 +67,48 @@ impl Engine {
         let settings = UserGitSettings::collect(home, config_home, &read);
         settings.map(|settings| SafeDirectories::from_settings(&settings, home)).unwrap_or_default()
     }
+
+    /// Returns the root of a directory and what identifies its repository, if it has one.
+    ///
+    /// Without a usable git the place of the repository is known, and its history is not.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::Repository`] if there is a repository that must not be used, and
+    /// [`crate::EngineError::Git`] if git could not tell: what is not known must not make another
+    /// project of it.
+    pub(crate) fn gather_directory_facts(&self, real: &Path) -> Result<(PathBuf, DirectoryFacts)> {
+        let text = |path: &Path| path.to_string_lossy().into_owned();
+        let Some(git) = self.find(real)? else {
+            return Ok((
+                real.to_owned(),
+                DirectoryFacts { directory: text(real), ..DirectoryFacts::default() },
+            ));
+        };
+        let repository = git.repository();
+        let placed = DirectoryFacts {
+            directory: text(&repository.worktree),
+            common_dir: Some(text(&repository.common_dir)),
+            ..DirectoryFacts::default()
+        };
+        let facts = match gather_history(&git) {
+            Err(GitError::Missing | GitError::TooOld { .. }) => placed,
+            history => {
+                let DirectoryFacts { root_commits, shallow, origin, .. } = history?;
+                DirectoryFacts { root_commits, shallow, origin, ..placed }
+            }
+        };
+        Ok((repository.worktree.clone(), facts))
+    }
+}
+
+/// What git knows of the history of a repository.
+fn gather_history(git: &Git) -> std::result::Result<DirectoryFacts, GitError> {
+    Ok(DirectoryFacts {
+        root_commits: git.list_root_commits()?,
+        // A history that is cut off names no root.
+        shallow: git.is_shallow()?,
+        origin: git.find_remote("origin")?.as_deref().and_then(normalize_origin),
+        ..DirectoryFacts::default()
+    })
 }

@@ -4,20 +4,30 @@
 //! would otherwise be hidden from whoever looks for them where they were (R31).
 
 use std::path::Path;
+use std::sync::Arc;
 
 use serde_json::Number;
 use turnstone_core::model::{Project, ProjectAliasKind};
-use turnstone_store::Context;
+use turnstone_store::{Context, Store};
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::projects::project_records::ProjectRecords;
+use crate::projects::repository::Repositories;
 
 /// The project of sessions that OpenCode knew no project for.
 const GLOBAL_PROJECT: &str = "global";
 
-impl Engine {
+/// Moves sessions to the project their directory belongs to by now.
+#[derive(Clone)]
+pub(crate) struct SessionAdoption {
+    pub(crate) store: Arc<Store>,
+    pub(crate) records: ProjectRecords,
+    pub(crate) repositories: Repositories,
+}
+
+impl SessionAdoption {
     /// Brings the sessions of `root` to its project; returns the project as it is then.
-    pub(crate) fn adopt_sessions(
+    pub(crate) fn adopt(
         &self,
         ctx: &Context,
         project: Project,
@@ -27,17 +37,17 @@ impl Engine {
         let mut changed = false;
         for other in others.iter().filter(|other| other.id != project.id) {
             if other.id.as_str() == GLOBAL_PROJECT {
-                self.adopt_projectless_sessions(ctx, &project, other, root)?;
+                self.adopt_projectless(ctx, &project, other, root)?;
             } else if self.is_folder_inside(other, root)? {
                 self.merge_project(ctx, &project, other)?;
                 changed = true;
             }
         }
-        if changed { self.get_project(ctx, &project.id) } else { Ok(project) }
+        if changed { self.records.get(ctx, &project.id) } else { Ok(project) }
     }
 
-    /// True if [`Self::adopt_sessions`] would bring sessions to the project of `root`.
-    pub(crate) fn has_adoptable_sessions(
+    /// True if [`Self::adopt`] would bring sessions to the project of `root`.
+    pub(crate) fn has_adoptable(
         &self,
         ctx: &Context,
         project: Option<&Project>,
@@ -46,10 +56,10 @@ impl Engine {
     ) -> Result<bool> {
         for other in others.iter().filter(|other| project.is_none_or(|own| own.id != other.id)) {
             let adoptable = match other.id.as_str() == GLOBAL_PROJECT {
-                true => self.has_sessions(ctx, &other.id, Some(root))?,
+                true => self.records.has_sessions(ctx, &other.id, Some(root))?,
                 false => {
                     self.is_folder_inside(other, root)?
-                        && self.has_sessions(ctx, &other.id, None)?
+                        && self.records.has_sessions(ctx, &other.id, None)?
                 }
             };
             if adoptable {
@@ -60,14 +70,14 @@ impl Engine {
     }
 
     /// Sessions of nobody in exactly this directory.
-    fn adopt_projectless_sessions(
+    fn adopt_projectless(
         &self,
         ctx: &Context,
         project: &Project,
         nobody: &Project,
         root: &Path,
     ) -> Result<()> {
-        for session in self.list_project_sessions(ctx, &nobody.id)? {
+        for session in self.records.list_sessions(ctx, &nobody.id)? {
             if Path::new(&session.directory) == root {
                 let (id, to) = (session.id, project.id.clone());
                 let change = move |tx: &turnstone_store::Tx<'_>| {
@@ -87,17 +97,20 @@ impl Engine {
         let folder = Path::new(&other.worktree);
         let is_plain = other.vcs.is_none() && other.removed.is_none() && other.sandboxes.is_empty();
         let below = folder != root && folder.starts_with(root) && root.parent().is_some();
-        Ok(is_plain && below && folder.is_dir() && self.gather_directory_facts(folder)?.0 == root)
+        Ok(is_plain
+            && below
+            && folder.is_dir()
+            && self.repositories.gather_directory_facts(folder)?.0 == root)
     }
 
     /// Makes the folder of one project a folder of another one, sessions and all.
     fn merge_project(&self, ctx: &Context, into: &Project, other: &Project) -> Result<()> {
         let folder = Path::new(&other.worktree);
-        self.move_sessions(ctx, &other.id, &into.id, folder, folder)?;
+        self.records.move_sessions(ctx, &other.id, &into.id, folder, folder)?;
         let is_place = |kind: ProjectAliasKind| kind == ProjectAliasKind::Directory;
         let places: Vec<_> =
             other.aliases.iter().filter(|alias| is_place(alias.kind)).cloned().collect();
-        self.modify_project(ctx, &into.id, move |project| {
+        self.records.modify(ctx, &into.id, move |project| {
             for place in &places {
                 if !project.aliases.contains(place) {
                     project.aliases.push(place.clone());
@@ -105,7 +118,7 @@ impl Engine {
             }
         })?;
         let now = Number::from(ctx.now.0);
-        self.modify_project(ctx, &other.id, move |project| {
+        self.records.modify(ctx, &other.id, move |project| {
             project.aliases.clear();
             project.worktree.clear();
             project.removed = Some(now.clone());

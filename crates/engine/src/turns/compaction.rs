@@ -1,5 +1,7 @@
 //! Compaction: what is old is summarised, what is new stays, and nobody's prompt is lost on the way.
 
+use std::sync::Arc;
+
 use serde_json::Number;
 use turnstone_core::context::{
     CompactionSettings, ContextMessage, ModelLimits, ModelTarget, completed_compactions,
@@ -11,11 +13,12 @@ use turnstone_core::model::{
     CompactionPart, ExtraFields, Message, MessageBody, MessageFailure, ModelRef, Part, PartBody,
     TextPart, UserMessage, UserTime,
 };
-use turnstone_store::{Context, MessageWithParts, StoreError, Tx};
+use turnstone_store::{Context, MessageWithParts, Store, StoreError, Tx};
 
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::turns::turn::{Prompt, Turn};
+use crate::id_generator::IdGenerator;
+use crate::turns::model_context::ModelContexts;
+use crate::turns::turn::{Prompt, Turn, TurnLifecycle};
 
 /// A compaction that is wanted.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,21 +68,30 @@ pub struct CompactionSummary {
     pub text: String,
 }
 
-impl Engine {
+/// Compactions: a summary takes the place of old messages in a model's view.
+#[derive(Clone)]
+pub struct Compaction {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) lifecycle: TurnLifecycle,
+    pub(crate) contexts: ModelContexts,
+}
+
+impl Compaction {
     /// Begins a turn that compacts the context: its request is a message of its own.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Busy`] while a turn runs; that turn asks with [`Engine::request_compaction`].
-    pub fn begin_compaction(
+    /// [`StoreError::Busy`] while a turn runs; that turn asks with [`Self::request`].
+    pub fn begin(
         &self,
         ctx: &Context,
         session: &SessionId,
         request: &CompactionRequest,
     ) -> Result<(Turn, MessageId)> {
-        let prompt = self.new_compaction_prompt(ctx, session, request)?;
+        let prompt = self.new_prompt(ctx, session, request)?;
         let id = prompt.message.id.clone();
-        Ok((self.begin_turn(ctx, prompt)?, id))
+        Ok((self.lifecycle.begin(ctx, prompt)?, id))
     }
 
     /// Asks for a compaction inside a running turn.
@@ -87,13 +99,13 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Fenced`] if the turn is not this process's any more.
-    pub fn request_compaction(
+    pub fn request(
         &self,
         ctx: &Context,
         turn: &Turn,
         request: &CompactionRequest,
     ) -> Result<MessageId> {
-        let Prompt { message, parts } = self.new_compaction_prompt(ctx, &turn.session, request)?;
+        let Prompt { message, parts } = self.new_prompt(ctx, &turn.session, request)?;
         let id = message.id.clone();
         let write = move |tx: &Tx<'_>| {
             tx.messages().put(&message)?;
@@ -103,13 +115,13 @@ impl Engine {
         Ok(id)
     }
 
-    fn new_compaction_prompt(
+    fn new_prompt(
         &self,
         ctx: &Context,
         session: &SessionId,
         request: &CompactionRequest,
     ) -> Result<Prompt> {
-        let id = self.new_message_id(ctx, session)?;
+        let id = self.lifecycle.new_message_id(ctx, session)?;
         let user = UserMessage {
             time: UserTime { created: Number::from(ctx.now.0), extra: ExtraFields::new() },
             format: None,
@@ -142,7 +154,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the message asks for no compaction.
-    pub fn plan_compaction(
+    pub fn plan(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -150,7 +162,7 @@ impl Engine {
         target: &ModelTarget,
         (limits, settings): (ModelLimits, &CompactionSettings),
     ) -> Result<CompactionPlan> {
-        let seen = self.model_context(ctx, session)?;
+        let seen = self.contexts.model_context(ctx, session)?;
         let at = seen.iter().position(|(message, _)| message.id == *request);
         let compaction =
             at.and_then(|at| seen.get(at)).and_then(|(_, parts)| find_compaction(parts));
@@ -200,7 +212,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the summary answers another message or is not finished.
-    pub fn finish_compaction(
+    pub fn finish(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -248,7 +260,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Invalid`] if the message is no answer to the request.
-    pub fn fail_compaction(
+    pub fn fail(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -298,7 +310,7 @@ impl Engine {
                 (asked.message.clone(), vec![continuation_part(overflow == Some(true))])
             }
         };
-        message.id = self.new_message_id(ctx, session)?;
+        message.id = self.lifecycle.new_message_id(ctx, session)?;
         if let MessageBody::User(user) = &mut message.body {
             user.time.created = Number::from(ctx.now.0);
             user.summary = None;

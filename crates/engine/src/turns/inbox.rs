@@ -4,8 +4,8 @@ use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::turn::TurnEvent;
 use turnstone_store::{Context, NewTurn, PromptDelivery, PromptReceipt, StoreError, Tx};
 
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::turns::prompt_submission::Turns;
 use crate::turns::turn::{Prompt, Turn};
 
 /// What became of a prompt.
@@ -17,22 +17,22 @@ pub enum SubmitOutcome {
     Admitted(PromptReceipt),
 }
 
-impl Engine {
+impl Turns {
     /// Begins a turn with a prompt, or keeps it in the inbox while another turn runs.
     ///
     /// Either way it is durable when this returns. If the other turn ends at this very moment, the
-    /// prompt is in the inbox and [`Engine::begin_next_turn`] finds it.
+    /// prompt is in the inbox and [`Self::begin_next`] finds it.
     ///
     /// # Errors
     ///
     /// The ledger refused.
-    pub fn begin_turn_or_enqueue(
+    pub fn begin_or_enqueue(
         &self,
         ctx: &Context,
         prompt: Prompt,
         delivery: PromptDelivery,
     ) -> Result<SubmitOutcome> {
-        match self.begin_turn(ctx, prompt.clone()) {
+        match self.lifecycle.begin(ctx, prompt.clone()) {
             Ok(turn) => Ok(SubmitOutcome::TurnBegun(turn)),
             Err(EngineError::Store(StoreError::Busy(_))) => {
                 self.enqueue_prompt(ctx, prompt, delivery).map(SubmitOutcome::Admitted)
@@ -86,12 +86,12 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Busy`] while a turn runs.
-    pub fn begin_next_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<Turn>> {
-        self.recover_session(ctx, session)?;
+    pub fn begin_next(&self, ctx: &Context, session: &SessionId) -> Result<Option<Turn>> {
+        self.recovery.recover(ctx, session)?;
         if self.store.read(ctx, |r| r.prompts().waiting(session))?.is_empty() {
             return Ok(None);
         }
-        let ctx = &self.branch_at_head(ctx, session)?;
+        let ctx = &self.branches.branch_at_head(ctx, session)?;
         loop {
             let waiting = self.store.read(ctx, |r| r.prompts().waiting(session))?;
             let steer = waiting.iter().find(|one| one.delivery == PromptDelivery::Steer);
@@ -120,7 +120,7 @@ impl Engine {
                 }
                 Ok(())
             };
-            let turn = self.lease_turn(ctx, session, &id, begin)?;
+            let turn = self.lifecycle.begin_leased(ctx, session, &id, begin)?;
             if begun {
                 return Ok(Some(turn));
             }

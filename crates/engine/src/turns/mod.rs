@@ -1,5 +1,6 @@
 //! Turns: prompts, the inbox, steps of a model, commands, model context and compaction.
 
+mod assembly;
 pub(crate) mod compaction;
 pub(crate) mod exec;
 pub(crate) mod inbox;
@@ -10,3 +11,6 @@ pub(crate) mod resume;
 pub(crate) mod step;
 pub(crate) mod turn;
 pub(crate) mod turn_handover;
+
+pub(crate) use assembly::assemble;
+pub use prompt_submission::Turns;

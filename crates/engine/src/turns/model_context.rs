@@ -1,14 +1,15 @@
 //! The context of a model: what it sees of a session, pruned, as the messages of a request.
 
+use std::sync::Arc;
+
 use turnstone_core::context::{
     ContextMessage, ModelMessage, ModelTarget, filter_compacted, mark_compacted,
     place_promoted_prompts, select_outputs_to_prune, to_model_messages,
 };
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{Part, PartBody};
-use turnstone_store::{Context, ReadTx, StoreError, Tx};
+use turnstone_store::{Context, ReadTx, Store, StoreError, Tx};
 
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::turns::turn::Turn;
 
@@ -17,7 +18,13 @@ const PAGE: usize = 50;
 /// Parts marked in one transaction.
 const PRUNE_BATCH: usize = 100;
 
-impl Engine {
+/// What a model sees of a session.
+#[derive(Clone)]
+pub struct ModelContexts {
+    pub(crate) store: Arc<Store>,
+}
+
+impl ModelContexts {
     /// What a model sees of a session, in the order it reads it.
     ///
     /// A prompt that waits in the inbox is not seen before it is taken up.

@@ -1,11 +1,8 @@
 //! The newest prompt of a session: who answers next, and which tools it switched on or off.
 
 use turnstone_core::id::SessionId;
-use turnstone_core::model::{ExtraFields, MessageBody, ModelRef, UserMessage};
-use turnstone_store::{Context, ReadTx};
-
-use crate::engine::Engine;
-use crate::error::Result;
+use turnstone_core::model::{MessageBody, ModelRef, UserMessage};
+use turnstone_store::ReadTx;
 
 /// Messages read at a time.
 const PAGE: usize = 20;
@@ -52,33 +49,5 @@ pub fn find_newest_prompt(
             Some(next) => before = Some(next),
             None => return Ok(None),
         }
-    }
-}
-
-impl Engine {
-    /// Who answers the next prompt: the agent and the model of the newest one, else the session's.
-    ///
-    /// Answers are not asked, so it does not matter whether any are left.
-    ///
-    /// # Errors
-    ///
-    /// The ledger refused.
-    pub fn find_next_agent(&self, ctx: &Context, session: &SessionId) -> Result<Option<NextAgent>> {
-        let (newest, session) = self
-            .store
-            .read(ctx, |r| Ok((find_newest_prompt(r, session)?, r.sessions().get(session)?)))?;
-        if let Some(user) = newest {
-            return Ok(Some(NextAgent { agent: user.agent, model: user.model }));
-        }
-        let (Some(agent), Some(model)) = (session.agent, session.model) else {
-            return Ok(None);
-        };
-        let model = ModelRef {
-            provider: model.provider,
-            model: model.id,
-            variant: model.variant,
-            extra: ExtraFields::new(),
-        };
-        Ok(Some(NextAgent { agent, model }))
     }
 }

@@ -1,15 +1,30 @@
 //! Prompts on their way in: stored with what they say of their session, in one transaction.
 
+use std::sync::Arc;
+
 use serde_json::Number;
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::{MessageBody, ModelRef, Session, SessionModel, UserMessage};
+use turnstone_core::model::{
+    ExtraFields, MessageBody, MessageFailure, ModelRef, Part, PartBody, Session, SessionModel,
+    SessionStatus, UserMessage,
+};
 use turnstone_core::permission::PermissionRule;
+use turnstone_core::tool_state::ToolPhase;
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
-use turnstone_store::{Context, EndTurn, NewTurn, PromptDelivery, PromptReceipt, StoreError, Tx};
+use turnstone_store::{
+    Context, EndTurn, NewTurn, PromptDelivery, PromptReceipt, Store, StoreError, TurnEndOutcome, Tx,
+};
 
-use crate::engine::Engine;
+use super::newest_prompt::{NextAgent, find_newest_prompt};
 use crate::error::{EngineError, Result};
-use crate::turns::turn::{Prompt, Turn};
+use crate::history::session_branch::SessionBranches;
+use crate::history::session_recovery::SessionRecovery;
+use crate::id_generator::IdGenerator;
+use crate::turns::compaction::Compaction;
+use crate::turns::exec::{Aborts, Commands};
+use crate::turns::model_context::ModelContexts;
+use crate::turns::step::Steps;
+use crate::turns::turn::{Prompt, Turn, TurnLifecycle};
 
 /// What the word is for a model without a variant, in a session.
 const DEFAULT_VARIANT: &str = "default";
@@ -47,15 +62,111 @@ pub enum PromptOutcome {
     Admitted(PromptReceipt),
 }
 
-impl Engine {
+/// Prompts, the inbox and the turns they begin; commands, steps and compaction through its parts.
+#[derive(Clone)]
+pub struct Turns {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) lifecycle: TurnLifecycle,
+    pub(crate) recovery: SessionRecovery,
+    pub(crate) branches: SessionBranches,
+    pub(crate) commands: Commands,
+    pub(crate) aborts: Aborts,
+    pub(crate) steps: Steps,
+    pub(crate) contexts: ModelContexts,
+    pub(crate) compaction: Compaction,
+}
+
+impl Turns {
+    /// Commands that run as turns.
+    #[must_use]
+    pub fn commands(&self) -> &Commands {
+        &self.commands
+    }
+
+    /// Requests to abort a turn, which any process may make.
+    #[must_use]
+    pub fn aborts(&self) -> &Aborts {
+        &self.aborts
+    }
+
+    /// Model calls of a turn, and the tools that run in them.
+    #[must_use]
+    pub fn steps(&self) -> &Steps {
+        &self.steps
+    }
+
+    /// What a model sees of a session.
+    #[must_use]
+    pub fn contexts(&self) -> &ModelContexts {
+        &self.contexts
+    }
+
+    /// Compactions: a summary takes the place of old messages in a model's view.
+    #[must_use]
+    pub fn compaction(&self) -> &Compaction {
+        &self.compaction
+    }
+}
+
+impl Turns {
+    /// Begins a turn: its prompt is durable when this returns; nothing is captured yet (R6).
+    ///
+    /// If the head is before the end, the messages behind it are hidden first (R19).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] while a turn or an operation of the session is open.
+    pub fn begin(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
+        self.lifecycle.begin(ctx, prompt)
+    }
+
+    /// Ends a turn, once: open tools and messages are closed with it, and the summary of what the
+    /// session changed is stored.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Fenced`] if another process took the session over.
+    pub fn end(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        outcome: TurnOutcome,
+        error: Option<MessageFailure>,
+    ) -> Result<TurnEndOutcome> {
+        self.lifecycle.end(ctx, turn, outcome, error)
+    }
+
+    /// Ends a turn as failed, once, and records what its open calls changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::end`].
+    pub fn fail(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        error: MessageFailure,
+    ) -> Result<TurnEndOutcome> {
+        self.lifecycle.fail(ctx, turn, error)
+    }
+
+    /// Ends a turn as aborted, once; the prompts that wait in the inbox stay (R29).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::end`].
+    pub fn abort(&self, ctx: &Context, turn: &Turn) -> Result<TurnEndOutcome> {
+        self.lifecycle.abort(ctx, turn)
+    }
+
     /// A new id for a message of a session: it sorts after those that are there.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
     pub fn new_message_id(&self, ctx: &Context, session: &SessionId) -> Result<MessageId> {
-        let newest = self.store.read(ctx, |r| r.messages().greatest_recent_id(session))?;
-        self.id_generator.new_message_id_after(newest.as_ref(), ctx.now)
+        self.lifecycle.new_message_id(ctx, session)
     }
 
     /// A new id for a part; those made later sort behind it.
@@ -75,8 +186,8 @@ impl Engine {
     /// [`StoreError::Conflict`] or [`StoreError::WrongOwner`] if its id is taken.
     pub fn admit_prompt(&self, ctx: &Context, new: &PromptSubmission) -> Result<PromptOutcome> {
         let session = &new.prompt.message.session;
-        self.recover_session(ctx, session)?;
-        let ctx = &self.branch_at_head(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
+        let ctx = &self.branches.branch_at_head(ctx, session)?;
         match new.routing {
             PromptRouting::StoreOnly => {
                 self.store_prompt(ctx, new).map(|()| PromptOutcome::StoredOnly)
@@ -123,7 +234,7 @@ impl Engine {
         let write = move |tx: &Tx<'_>| {
             new.write_with_session(tx, |tx| write_turn_start(tx, &new.prompt, &name))
         };
-        self.lease_turn(ctx, &session, &id, write)
+        self.lifecycle.begin_leased(ctx, &session, &id, write)
     }
 
     /// Ends a turn that nobody answered: an answer that says why, and the end, at once.
@@ -131,7 +242,7 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Fenced`] if another process took the session over.
-    pub fn end_unanswered_turn(
+    pub fn end_unanswered(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -146,6 +257,75 @@ impl Engine {
         self.store.write(&turn.context(ctx), write).wait()?;
         self.store.release_lease(ctx, &turn.lease)?;
         Ok(())
+    }
+
+    /// Clears away what a failed attempt of a model call left, and shows that another one is coming.
+    ///
+    /// What it said and calls that never ran leave the answer; the log has them. A call that ran
+    /// stays, for what it did is real, and so does the mark where the step began (W15).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Fenced`] if another process took the session over: nothing is cleared.
+    pub fn clear_failed_attempt(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        answer: &MessageId,
+        status: &SessionStatus,
+    ) -> Result<Vec<PartId>> {
+        let found = self.store.read(ctx, |r| r.messages().get(&turn.session, answer))?;
+        let mut begun = false;
+        let is_debris = |part: &&Part| match &part.body {
+            PartBody::Text(_) | PartBody::Reasoning(_) => true,
+            PartBody::StepStart(_) => std::mem::replace(&mut begun, true),
+            PartBody::Tool(tool) => tool.state.phase() == ToolPhase::Pending,
+            PartBody::File(_)
+            | PartBody::Agent(_)
+            | PartBody::StepFinish(_)
+            | PartBody::Snapshot(_)
+            | PartBody::Patch(_)
+            | PartBody::Subtask(_)
+            | PartBody::Retry(_)
+            | PartBody::Compaction(_)
+            | PartBody::Opaque(_) => false,
+        };
+        let gone: Vec<PartId> =
+            found.parts.iter().filter(is_debris).map(|part| part.id.clone()).collect();
+        let (parts, status) = (gone.clone(), status.clone());
+        let (session, id) = (turn.session.clone(), turn.id.clone());
+        let clear = move |tx: &Tx<'_>| {
+            parts.iter().try_for_each(|part| tx.messages().remove_part(&session, part))?;
+            tx.turns().set_retry(&session, &id, &status)
+        };
+        self.store.write(&turn.context(ctx), clear).wait()?;
+        Ok(gone)
+    }
+
+    /// Who answers the next prompt: the agent and the model of the newest one, else the session's.
+    ///
+    /// Answers are not asked, so it does not matter whether any are left.
+    ///
+    /// # Errors
+    ///
+    /// The ledger refused.
+    pub fn find_next_agent(&self, ctx: &Context, session: &SessionId) -> Result<Option<NextAgent>> {
+        let (newest, session) = self
+            .store
+            .read(ctx, |r| Ok((find_newest_prompt(r, session)?, r.sessions().get(session)?)))?;
+        if let Some(user) = newest {
+            return Ok(Some(NextAgent { agent: user.agent, model: user.model }));
+        }
+        let (Some(agent), Some(model)) = (session.agent, session.model) else {
+            return Ok(None);
+        };
+        let model = ModelRef {
+            provider: model.provider,
+            model: model.id,
+            variant: model.variant,
+            extra: ExtraFields::new(),
+        };
+        Ok(Some(NextAgent { agent, model }))
     }
 }
 

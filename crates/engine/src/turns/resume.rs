@@ -1,24 +1,22 @@
 //! Work that began in a process that is gone, found again in the ledger.
 
-use turnstone_core::change::Evidence;
 use turnstone_core::id::{MessageId, PartId};
 use turnstone_core::model::PartBody;
 use turnstone_core::time::LogCursor;
 use turnstone_store::{ChangeSetRow, Context, StoreError};
 
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::tool_calls::tracked_call::TrackedCall;
-use crate::turns::step::{ModelStep, ToolRun};
+use crate::turns::step::{ModelStep, Steps, ToolRun};
 use crate::turns::turn::Turn;
 
-impl Engine {
-    /// The model call that writes an answer, as [`Engine::begin_step`] returned it.
+impl Steps {
+    /// The model call that writes an answer, as [`Self::begin`] returned it.
     ///
     /// # Errors
     ///
     /// [`StoreError::NoMessage`] if it never began.
-    pub fn find_step(&self, ctx: &Context, turn: &Turn, message: &MessageId) -> Result<ModelStep> {
+    pub fn find(&self, ctx: &Context, turn: &Turn, message: &MessageId) -> Result<ModelStep> {
         let session = &turn.session;
         let missing =
             || StoreError::NoMessage { session: session.clone(), message: message.clone() };
@@ -37,7 +35,7 @@ impl Engine {
         Ok(ModelStep::from_ledger(message.clone(), start.snapshot, at))
     }
 
-    /// A tool that runs, as [`Engine::begin_tool`] returned it: its change sets are still open.
+    /// A tool that runs, as [`Self::begin_tool`] returned it: its change sets are still open.
     ///
     /// # Errors
     ///
@@ -51,32 +49,10 @@ impl Engine {
             |row: &ChangeSetRow| row.closed.is_none() && row.set.part.as_ref() == Some(part);
         let mut calls = Vec::new();
         for row in rows.into_iter().filter(is_its) {
-            calls.push(self.call_from_row(ctx, row)?);
+            calls.push(self.calls.reopen(ctx, row)?);
         }
         let mut calls = calls.into_iter();
         let call = calls.next().map(|first| TrackedCall { other_roots: calls.collect(), ..first });
         Ok(ToolRun::from_ledger(found, call))
-    }
-
-    fn call_from_row(&self, ctx: &Context, row: ChangeSetRow) -> Result<TrackedCall> {
-        let (mut vault, mut capture) = (None, None);
-        if let Some(before) = &row.before {
-            let found = self.handle_of_root(&row.set.root, ctx.now)?;
-            capture = Some(found.find_capture(before)?);
-            vault = Some(found);
-        }
-        let named = match row.set.evidence {
-            Evidence::Named => Some(row.named.into_iter().collect()),
-            Evidence::Window | Evidence::Recovered => None,
-        };
-        let (outside, beside) = (Vec::new(), Vec::new());
-        Ok(TrackedCall {
-            id: row.set.id,
-            outside,
-            other_roots: beside,
-            snapshots: vault,
-            before: capture,
-            named,
-        })
     }
 }

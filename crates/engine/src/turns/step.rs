@@ -2,21 +2,23 @@
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use serde_json::Number;
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{
-    ExtraFields, Message, MessageBody, MessageFailure, Part, PartBody, PatchPart, StepFinishPart,
-    StepStartPart, TokenCounts, ToolPart, ToolState,
+    ExtraFields, Message, MessageBody, Part, PartBody, PatchPart, StepFinishPart, StepStartPart,
+    TokenCounts, ToolPart, ToolState,
 };
 use turnstone_core::time::LogCursor;
-use turnstone_core::turn::TurnOutcome;
-use turnstone_store::{ChangeSetRow, Context, EventPosition, TurnEndOutcome};
+use turnstone_store::{ChangeSetRow, Context, EventPosition, Store};
 
+use crate::captures::budgeted_capture::BudgetedCapture;
 use crate::captures::session_coverage::SnapshotAccess;
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
-use crate::tool_calls::tracked_call::{ClosedCall, TrackedCall, session_pin_group};
+use crate::id_generator::IdGenerator;
+use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls, TrackedCall, session_pin_group};
 use crate::turns::turn::Turn;
 
 /// A model call that runs.
@@ -90,13 +92,23 @@ impl ToolRun {
     }
 }
 
-impl Engine {
+/// Model calls of a turn, and the tools that run in them.
+#[derive(Clone)]
+pub struct Steps {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) captures: BudgetedCapture,
+    pub(crate) calls: ToolCalls,
+}
+
+impl Steps {
     /// Begins a model call: its answer and the mark of its beginning are written at once.
     ///
     /// # Errors
     ///
     /// The ledger refused; a worktree that cannot be captured is no error (R42).
-    pub fn begin_step(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<ModelStep> {
+    pub fn begin(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<ModelStep> {
         let snapshot = self.capture_step_tree(ctx, &turn.session)?;
         let began = self.store.read(ctx, |r| r.log().last_cursor())?;
         let body = StepStartPart { snapshot: snapshot.clone(), extra: ExtraFields::new() };
@@ -115,7 +127,7 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger refused: the step is still open and ends with its turn.
-    pub fn end_step(
+    pub fn end(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -158,10 +170,10 @@ impl Engine {
     /// The tree of the worktree, if a capture costs no more than what changed.
     fn capture_step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
         let session = self.store.read(ctx, |r| r.sessions().get(session))?;
-        match self.snapshot_access(&session, ctx.now)? {
+        match self.snapshots.access(&session, ctx.now)? {
             SnapshotAccess::Available(vault) if vault.has_baseline() => {
                 // A step goes on without one that does not fit.
-                let captured = self.try_capture_with_eviction(
+                let captured = self.captures.try_capture(
                     ctx,
                     &vault,
                     &session_pin_group(&session.id),
@@ -189,7 +201,7 @@ impl Engine {
             (Some(tree), _) => tree.clone(),
             (None, Some(before)) => {
                 let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-                let SnapshotAccess::Available(vault) = self.snapshot_access(&session, ctx.now)?
+                let SnapshotAccess::Available(vault) = self.snapshots.access(&session, ctx.now)?
                 else {
                     return Ok(None);
                 };
@@ -210,7 +222,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::open_named_call`]: then the tool must not run.
+    /// As [`crate::ToolCalls::open_named`]: then the tool must not run.
     pub fn begin_tool(
         &self,
         ctx: &Context,
@@ -225,9 +237,9 @@ impl Engine {
         let call = match touch {
             ToolFileAccess::Nothing => None,
             ToolFileAccess::Named(paths) => {
-                Some(self.open_named_call(ctx, turn, Some(&part.id), paths)?)
+                Some(self.calls.open_named(ctx, turn, Some(&part.id), paths)?)
             }
-            ToolFileAccess::Anything => Some(self.open_window_call(ctx, turn, Some(&part.id))?),
+            ToolFileAccess::Anything => Some(self.calls.open_window(ctx, turn, Some(&part.id))?),
         };
         Ok(ToolRun { part: part.clone(), call })
     }
@@ -246,13 +258,23 @@ impl Engine {
     ) -> Result<Option<ClosedCall>> {
         let ToolRun { mut part, call } = run;
         let is_open = call.is_some();
-        let closed = call.map(|call| self.close_call(ctx, turn, &call)).transpose()?;
+        let closed = call.map(|call| self.calls.close(ctx, turn, &call)).transpose()?;
         let ctx = &if is_open { ctx.without_expected_seq() } else { ctx.clone() };
         if let PartBody::Tool(tool) = &mut part.body {
             **tool = ToolPart { state, ..(**tool).clone() };
         }
         self.store.write(&turn.context(ctx), move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(closed)
+    }
+
+    /// Stores a part of an answer of a turn, under the lease of the turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`turnstone_store::Tx::put_part`]; [`turnstone_store::StoreError::Fenced`] if another process took the session over.
+    pub fn put_part(&self, ctx: &Context, turn: &Turn, part: Part) -> Result<()> {
+        self.store.write(&turn.context(ctx), move |tx| tx.messages().put_part(&part)).wait()?;
+        Ok(())
     }
 
     /// Adds streamed text to a part: durable when this returns (R24).
@@ -271,33 +293,6 @@ impl Engine {
         let append =
             move |tx: &turnstone_store::Tx<'_>| tx.messages().append_text(&session, &part, &delta);
         Ok(self.store.write(&turn.context(ctx), append).wait()?)
-    }
-
-    /// Ends a turn that did not end well, once; what its open calls changed is found out.
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::end_turn`].
-    pub fn fail_turn(
-        &self,
-        ctx: &Context,
-        turn: &Turn,
-        error: MessageFailure,
-    ) -> Result<TurnEndOutcome> {
-        let ended = self.end_turn(ctx, turn, TurnOutcome::Failed, Some(error))?;
-        self.recover_session(ctx, &turn.session)?;
-        Ok(ended)
-    }
-
-    /// Stops a turn, once; the prompts that wait in the inbox stay (R29).
-    ///
-    /// # Errors
-    ///
-    /// As [`Engine::end_turn`].
-    pub fn abort_turn(&self, ctx: &Context, turn: &Turn) -> Result<TurnEndOutcome> {
-        let ended = self.end_turn(ctx, turn, TurnOutcome::Aborted, None)?;
-        self.recover_session(ctx, &turn.session)?;
-        Ok(ended)
     }
 }
 

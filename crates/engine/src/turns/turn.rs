@@ -1,15 +1,19 @@
 //! Turns: begun with their prompt, run under a lease, ended once.
 
-use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::{Message, MessageFailure, Part, PartBody, SessionStatus};
-use turnstone_core::tool_state::ToolPhase;
+use std::sync::Arc;
+
+use turnstone_core::id::{MessageId, SessionId, TurnId};
+use turnstone_core::model::{Message, MessageFailure, Part};
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    Context, EndTurn, Lease, LeaseTakeover, NewTurn, StoreError, TurnEndOutcome, Tx,
+    Context, EndTurn, Lease, LeaseTakeover, NewTurn, Store, StoreError, TurnEndOutcome, Tx,
 };
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::history::session_branch::SessionBranches;
+use crate::history::session_changes::SessionChanges;
+use crate::history::session_recovery::SessionRecovery;
+use crate::id_generator::IdGenerator;
 
 /// So often a turn is begun again if its lease slipped away.
 const MAX_LEASE_ATTEMPTS: usize = 100;
@@ -42,7 +46,17 @@ impl Turn {
     }
 }
 
-impl Engine {
+/// Begins turns under a lease and ends them once.
+#[derive(Clone)]
+pub(crate) struct TurnLifecycle {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) recovery: SessionRecovery,
+    pub(crate) branches: SessionBranches,
+    pub(crate) changes: SessionChanges,
+}
+
+impl TurnLifecycle {
     /// Begins a turn: its prompt is durable when this returns; nothing is captured yet (R6).
     ///
     /// If the head is before the end, what is behind it is hidden first (R19).
@@ -50,10 +64,10 @@ impl Engine {
     /// # Errors
     ///
     /// [`StoreError::Busy`] while a turn or an operation of the session is open.
-    pub fn begin_turn(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
+    pub(crate) fn begin(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
         let session = prompt.message.session.clone();
-        self.recover_session(ctx, &session)?;
-        let ctx = &self.branch_at_head(ctx, &session)?;
+        self.recovery.recover(ctx, &session)?;
+        let ctx = &self.branches.branch_at_head(ctx, &session)?;
         let id = self.id_generator.new_turn_id(ctx.now)?;
         let new = NewTurn { id: id.clone(), message: prompt.message, parts: prompt.parts };
         let (name, turn) = (session.clone(), id.clone());
@@ -61,11 +75,11 @@ impl Engine {
             tx.turns().begin(&new)?;
             tx.turns().transition(&name, &turn, &TurnEvent::Started).map(drop)
         };
-        self.lease_turn(ctx, &session, &id, begin)
+        self.begin_leased(ctx, &session, &id, begin)
     }
 
     /// Takes the lease of a session and begins a turn under it, or gives it back.
-    pub(crate) fn lease_turn(
+    pub(crate) fn begin_leased(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -88,56 +102,13 @@ impl Engine {
         Err(StoreError::Busy(session.clone()).into())
     }
 
-    /// Clears away what a failed attempt of a model call left, and shows that another one is coming.
-    ///
-    /// What it said and calls that never ran leave the answer; the log has them. A call that ran
-    /// stays, for what it did is real, and so does the mark where the step began (W15).
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Fenced`] if another process took the session over: nothing is cleared.
-    pub fn clear_failed_attempt(
-        &self,
-        ctx: &Context,
-        turn: &Turn,
-        answer: &MessageId,
-        status: &SessionStatus,
-    ) -> Result<Vec<PartId>> {
-        let found = self.store.read(ctx, |r| r.messages().get(&turn.session, answer))?;
-        let mut begun = false;
-        let is_debris = |part: &&Part| match &part.body {
-            PartBody::Text(_) | PartBody::Reasoning(_) => true,
-            PartBody::StepStart(_) => std::mem::replace(&mut begun, true),
-            PartBody::Tool(tool) => tool.state.phase() == ToolPhase::Pending,
-            PartBody::File(_)
-            | PartBody::Agent(_)
-            | PartBody::StepFinish(_)
-            | PartBody::Snapshot(_)
-            | PartBody::Patch(_)
-            | PartBody::Subtask(_)
-            | PartBody::Retry(_)
-            | PartBody::Compaction(_)
-            | PartBody::Opaque(_) => false,
-        };
-        let gone: Vec<PartId> =
-            found.parts.iter().filter(is_debris).map(|part| part.id.clone()).collect();
-        let (parts, status) = (gone.clone(), status.clone());
-        let (session, id) = (turn.session.clone(), turn.id.clone());
-        let clear = move |tx: &Tx<'_>| {
-            parts.iter().try_for_each(|part| tx.messages().remove_part(&session, part))?;
-            tx.turns().set_retry(&session, &id, &status)
-        };
-        self.store.write(&turn.context(ctx), clear).wait()?;
-        Ok(gone)
-    }
-
     /// Ends a turn, once: open tools and messages are closed with it, and the figures of what the
     /// session changed are written down.
     ///
     /// # Errors
     ///
     /// [`StoreError::Fenced`] if another process took the session over.
-    pub fn end_turn(
+    pub(crate) fn end(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -145,7 +116,7 @@ impl Engine {
         error: Option<MessageFailure>,
     ) -> Result<TurnEndOutcome> {
         let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
-        let stated = self.summarize_at_turn_end(ctx, &turn.session, &turn.id)?;
+        let stated = self.changes.summarize_at_turn_end(ctx, &turn.session, &turn.id)?;
         let end_it = move |tx: &turnstone_store::Tx<'_>| {
             // First: nothing is said of a session after its turn has ended.
             stated.write(tx, &end.session)?;
@@ -153,6 +124,43 @@ impl Engine {
         };
         let ended = self.store.write(&turn.context(ctx), end_it).wait()?;
         self.store.release_lease(ctx, &turn.lease)?;
+        Ok(ended)
+    }
+
+    /// A new id for a message of a session: it sorts after those that are there.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub(crate) fn new_message_id(&self, ctx: &Context, session: &SessionId) -> Result<MessageId> {
+        let newest = self.store.read(ctx, |r| r.messages().greatest_recent_id(session))?;
+        self.id_generator.new_message_id_after(newest.as_ref(), ctx.now)
+    }
+
+    /// Ends a turn that did not end well, once; what its open calls changed is found out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::end`].
+    pub(crate) fn fail(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        error: MessageFailure,
+    ) -> Result<TurnEndOutcome> {
+        let ended = self.end(ctx, turn, TurnOutcome::Failed, Some(error))?;
+        self.recovery.recover(ctx, &turn.session)?;
+        Ok(ended)
+    }
+
+    /// Stops a turn, once; the prompts that wait in the inbox stay (R29).
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::end`].
+    pub(crate) fn abort(&self, ctx: &Context, turn: &Turn) -> Result<TurnEndOutcome> {
+        let ended = self.end(ctx, turn, TurnOutcome::Aborted, None)?;
+        self.recovery.recover(ctx, &turn.session)?;
         Ok(ended)
     }
 }

@@ -42,7 +42,7 @@ pub(crate) fn open(dir: &Path) -> Fallible<Engine> {
     settings.snapshot_options.budget =
         StorageBudget { store: STORE, floor: FreeSpaceFloor::Bytes(0), ..StorageBudget::default() };
     let engine = Engine::open(settings, NOW)?;
-    engine.recover_all(&ctx())?;
+    engine.maintenance().recover_all(&ctx())?;
     Ok(engine)
 }
 
@@ -64,7 +64,7 @@ fn check_evicted_turns(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     }
     for turn in &turns {
         let which = UndoTarget::Turn(turn.id.clone());
-        match engine.plan_undo(&ctx(), &session, &which, &UndoOptions::default()) {
+        match engine.history().plan_undo(&ctx(), &session, &which, &UndoOptions::default()) {
             Err(EngineError::UndoExpired { .. }) if expired.contains_key(&turn.id) => {}
             Ok(_) if !expired.contains_key(&turn.id) => {}
             other => return Err(format!("{}: {other:?}", turn.id).into()),
@@ -72,7 +72,7 @@ fn check_evicted_turns(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     }
     let newest = turns.last().ok_or("no turn")?;
     assert!(!expired.contains_key(&newest.id), "the newest turn stays");
-    let vault = engine.open_snapshot_handle(&dir.join("work"), NOW)?;
+    let vault = engine.snapshots().open(&dir.join("work"), NOW)?;
     let (used, verified) = (vault.usage()?.bytes, vault.verify_objects()?);
     assert!(used <= STORE, "{used} bytes are used");
     assert!(verified.damaged.is_empty(), "{verified:?}");
@@ -124,7 +124,7 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     }
     let newest = undone.last().ok_or("nothing was undone")?;
     assert!(!expired.contains_key(&newest.id), "the newest operation keeps its guard");
-    let vault = engine.open_snapshot_handle(&dir.join("work"), NOW)?;
+    let vault = engine.snapshots().open(&dir.join("work"), NOW)?;
     let pinned = list_guard_groups(engine.store(), &ctx())?;
     let there: BTreeSet<PinGroup> = vault
         .list_captures()?
@@ -135,7 +135,7 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     assert_eq!(pinned.len() + expired.len(), undone.len());
     assert_eq!(there, pinned, "rows and objects agree");
     let options = UndoOptions::default();
-    match engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &options) {
+    match engine.history().plan_redo(&ctx(), &session, &UndoTarget::Last, &options) {
         // The next prompt was there when it died.
         Ok(_) | Err(EngineError::NothingToRedo(_)) => {}
         Err(error) => return Err(error.into()),
@@ -210,9 +210,9 @@ fn interrupted_fork_is_removed_and_retry_succeeds() -> Fallible {
         Ok(page.items.iter().map(|row| row.session.id.to_string()).collect())
     };
     assert_eq!(ids(&engine)?, ["ses_a"], "nothing half is left");
-    let whole = engine.fork_session(&ctx(), &"ses_a".parse()?, None)?;
+    let whole = engine.history().forks().fork_session(&ctx(), &"ses_a".parse()?, None)?;
     assert!(whole.extra.is_empty() && whole.time.archived.is_none(), "{whole:?}");
-    assert!(engine.recover_all(&ctx())?.removed.is_empty());
+    assert!(engine.maintenance().recover_all(&ctx())?.removed.is_empty());
     assert_eq!(ids(&engine)?.len(), 2);
     Ok(())
 }

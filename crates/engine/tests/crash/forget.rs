@@ -62,16 +62,20 @@ fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
         let engine = open(data.path())?;
 
         assert_eq!(grep(&data.join("data"))?, [""; 0], "{point}");
-        let plan = engine.plan_forget(&ctx(), &data.join("work"), &[".env".to_owned()])?;
+        let plan = engine.maintenance().forgets().plan(
+            &ctx(),
+            &data.join("work"),
+            &[".env".to_owned()],
+        )?;
         assert!(plan.captured.versions.is_empty() && plan.ledger.events == 0, "{point}: {plan:?}");
         let session: SessionId = "ses_a".parse()?;
         let turns = engine.store().read(&ctx(), |r| r.turns().list(&session))?;
         let which = UndoTarget::Turn(turns[0].id.clone());
-        let plan = engine.plan_undo(&ctx(), &session, &which, &UndoOptions::default())?;
+        let plan = engine.history().plan_undo(&ctx(), &session, &which, &UndoOptions::default())?;
         assert_eq!(plan.not_covered[0].2, "forgotten", "{point}");
         let wrong = engine.store().verify_projections(&ctx())?;
         assert!(wrong.is_empty(), "{point}: {wrong:?}");
-        let vault = engine.open_snapshot_handle(&data.join("work"), ctx().now)?;
+        let vault = engine.snapshots().open(&data.join("work"), ctx().now)?;
         assert!(vault.verify_objects()?.damaged.is_empty(), "{point}");
     }
     Ok(())

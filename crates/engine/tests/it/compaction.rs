@@ -19,8 +19,13 @@ fn plan(case: &EngineFixture, session: &SessionId, request: &MessageId) -> Compa
     let limits = ModelLimits { context: 100_000, input: 0, output: 8_000 };
     let settings =
         CompactionSettings { preserve_recent_tokens: Some(1_500), ..CompactionSettings::default() };
-    let planned =
-        case.engine.plan_compaction(&ctx(), session, request, &target(), (limits, &settings));
+    let planned = case.engine.turns().compaction().plan(
+        &ctx(),
+        session,
+        request,
+        &target(),
+        (limits, &settings),
+    );
     planned.expect("a plan")
 }
 
@@ -41,8 +46,9 @@ fn overflowing(case: &EngineFixture) -> (SessionId, Turn, MessageId) {
     let parts =
         parts.iter().enumerate().map(|(n, it)| part(&message, &format!("u4{n}"), it.clone()));
     let prompt = Prompt { message: message.clone(), parts: parts.collect() };
-    let turn = case.engine.begin_turn(&ctx(), prompt).expect("begins");
-    let request = case.engine.request_compaction(&ctx(), &turn, &wanted(true)).expect("asked");
+    let turn = case.engine.turns().begin(&ctx(), prompt).expect("begins");
+    let request =
+        case.engine.turns().compaction().request(&ctx(), &turn, &wanted(true)).expect("asked");
     (session, turn, request)
 }
 
@@ -60,11 +66,13 @@ fn overflow_compaction_replays_prompt_without_media() {
     assert_eq!(plan.tail, None, "else the model would see the prompt twice, with its media");
     assert!(plan.continues);
     let done = summary(&session, &request, "s1");
-    let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+    let next =
+        case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
     let next = written(&case, &session, &next.expect("it goes on"));
     let name = |id: &MessageId| id.as_str()[4..].to_owned();
     assert_eq!(seen(&case, &session), [name(&request), "s1".into(), name(&next.message.id)]);
-    let read = case.engine.model_messages(&ctx(), &session, &target()).expect("reads");
+    let read =
+        case.engine.turns().contexts().model_messages(&ctx(), &session, &target()).expect("reads");
     let read = serde_json::to_value(&read).expect("json");
     let texts = [json!("look at this"), json!("[Attached image/png: a.png]")];
     let content = read[2]["content"].as_array().expect("content");
@@ -84,10 +92,11 @@ fn automatic_compaction_continues_manual_does_not() {
         let mut wanted = wanted(false);
         wanted.auto = auto;
         let (turn, request) =
-            case.engine.begin_compaction(&ctx(), &session, &wanted).expect("begins");
+            case.engine.turns().compaction().begin(&ctx(), &session, &wanted).expect("begins");
         let plan = plan(&case, &session, &request);
         let done = summary(&session, &request, name);
-        let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+        let next =
+            case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
         assert_eq!(next.is_some(), auto);
         if let Some(next) = next {
             let next = written(&case, &session, &next);
@@ -101,10 +110,12 @@ fn automatic_compaction_continues_manual_does_not() {
     // Whoever does not want it says so.
     let mut quiet = wanted(false);
     quiet.auto = true;
-    let (turn, request) = case.engine.begin_compaction(&ctx(), &session, &quiet).expect("begins");
+    let (turn, request) =
+        case.engine.turns().compaction().begin(&ctx(), &session, &quiet).expect("begins");
     let plan = CompactionPlan { continues: false, ..plan(&case, &session, &request) };
     let done = summary(&session, &request, "s3");
-    let next = case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+    let next =
+        case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
     assert_eq!(next, None);
     case.end(&turn);
     assert_ne!(
@@ -120,7 +131,7 @@ fn streamed_summary_is_stored_and_announced_once() {
     let case = EngineFixture::new();
     let session = three_turn_session(&case);
     let (turn, request) =
-        case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
+        case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false)).expect("begins");
     let plan = plan(&case, &session, &request);
     let mut open = answer(&session, "s1", &request.as_str()[4..]);
     if let MessageBody::Assistant(said) = &mut open.body {
@@ -133,10 +144,14 @@ fn streamed_summary_is_stored_and_announced_once() {
         tx.messages().put_part(&text)
     };
     case.engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
-    case.engine.append_text(&ctx(), &turn, &id, "streamed words").expect("appended");
+    case.engine
+        .turns()
+        .steps()
+        .append_text(&ctx(), &turn, &id, "streamed words")
+        .expect("appended");
     assert!(seen(&case, &session).contains(&"u1".to_owned()), "not finished, so nothing is cut");
     let done = summary(&session, &request, "s1");
-    case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+    case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
     case.end(&turn);
     let summary = written(&case, &session, &done.message.id);
     let [one] = &summary.parts[..] else { panic!("one text: {:?}", summary.parts) };
@@ -164,14 +179,14 @@ fn failed_compaction_marks_summary_and_keeps_context() {
     let case = EngineFixture::new();
     let session = three_turn_session(&case);
     let (turn, request) =
-        case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
+        case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false)).expect("begins");
     let plan = plan(&case, &session, &request);
     let mut message = answer(&session, "s1", &request.as_str()[4..]);
     if let MessageBody::Assistant(said) = &mut message.body {
         said.summary = Some(true);
     }
     let failure = MessageFailure::new(MessageFailureKind::ContextOverflowError, "too long");
-    let fail = |message| case.engine.fail_compaction(&ctx(), &turn, &plan, message);
+    let fail = |message| case.engine.turns().compaction().fail(&ctx(), &turn, &plan, message);
     fail((&message, failure.clone())).expect("written");
     assert!(fail((&answer(&session, "x", "u1"), failure.clone())).is_err(), "of another message");
     case.end(&turn);
@@ -188,7 +203,7 @@ fn failed_compaction_marks_summary_and_keeps_context() {
 fn compaction_transcript_is_plain_text() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let turn = case.engine.begin_turn(&ctx(), prompt(&session, "u1")).expect("begins");
+    let turn = case.engine.turns().begin(&ctx(), prompt(&session, "u1")).expect("begins");
     let mut message = answer(&session, "a1", "u1");
     finish(&mut message);
     let done = |output: &str, extra: serde_json::Value| {

@@ -47,7 +47,7 @@ impl EngineFixture {
     pub(crate) fn begin_prompted_turn(&self, session: &SessionId, name: &str) -> Turn {
         let text = part(session, name, &format!("{name}0"), json!({"type": "text", "text": name}));
         let prompt = Prompt { message: user(session, name), parts: vec![text] };
-        self.engine.begin_turn(&ctx(), prompt).expect("begins")
+        self.engine.turns().begin(&ctx(), prompt).expect("begins")
     }
 
     /// An answer: a step that begins.
@@ -89,10 +89,13 @@ impl EngineFixture {
         let running = json!({"status": "running", "input": {}, "time": {"start": 1}});
         self.add(turn, message, id, tool(running));
         let paths = [PathBuf::from(file)];
-        let call =
-            self.engine.open_named_call(&ctx(), turn, Some(&pid(id)), &paths).expect("opens");
+        let call = self
+            .engine
+            .tool_calls()
+            .open_named(&ctx(), turn, Some(&pid(id)), &paths)
+            .expect("opens");
         self.put(file, content);
-        self.engine.close_call(&ctx(), turn, &call).expect("closes");
+        self.engine.tool_calls().close(&ctx(), turn, &call).expect("closes");
         let done = json!({"status": "completed", "input": {}, "output": "", "title": "",
             "metadata": {}, "time": {"start": 1, "end": 2}});
         self.add(turn, message, id, tool(done));

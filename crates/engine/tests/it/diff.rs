@@ -24,7 +24,7 @@ fn files(diff: &SessionDiff) -> Vec<(&str, u64, u64, &str)> {
 }
 
 fn diff(case: &EngineFixture, session: &SessionId, what: &DiffTarget) -> SessionDiff {
-    case.engine.diff(&ctx(), session, what, DiffFormat::JsDiff).expect("differs")
+    case.engine.history().diffs().diff(&ctx(), session, what, DiffFormat::JsDiff).expect("differs")
 }
 
 fn turns(case: &EngineFixture, session: &SessionId) -> Vec<TurnId> {
@@ -81,7 +81,11 @@ fn session_diff_excludes_undone_changes() {
     case.turn(&session, "f", None);
     assert_eq!(files(&whole()), [], "it came and went");
     let none = DiffTarget::Message(mid("none"));
-    case.engine.diff(&ctx(), &session, &none, DiffFormat::JsDiff).expect_err("no such message");
+    case.engine
+        .history()
+        .diffs()
+        .diff(&ctx(), &session, &none, DiffFormat::JsDiff)
+        .expect_err("no such message");
 }
 
 #[test]
@@ -118,10 +122,10 @@ fn window_diff_excludes_named_and_child_changes() {
     let case = EngineFixture::new();
     let (a, b) = (case.session("ses_a", None), case.session("ses_b", None));
     let (one, two) = (case.begin(&a), case.begin(&b));
-    let window = case.engine.open_window_call(&ctx(), &one, None).expect("opens");
+    let window = case.engine.tool_calls().open_window(&ctx(), &one, None).expect("opens");
     case.put("shell", Some("by shell\n"));
     case.edit(&two, "named", Some("by another\n"));
-    case.engine.close_call(&ctx(), &one, &window).expect("closes");
+    case.engine.tool_calls().close(&ctx(), &one, &window).expect("closes");
     case.end(&one);
     case.end(&two);
 
@@ -138,11 +142,15 @@ fn revert_view_matches_opencode_shape() {
     let session = case.session("ses_a", None);
     case.run_turn(&session, "a", ("f", Some("one\n")));
     case.run_turn(&session, "b", ("g", Some("two\n")));
-    let view = || case.engine.revert_view(&ctx(), &session).expect("reads");
+    let view = || case.engine.history().reverts().view(&ctx(), &session).expect("reads");
     assert!(view().is_none());
 
     for message in ["b", "a"] {
-        case.engine.revert(&ctx(), &session, &mid(message), None).expect("reverts");
+        case.engine
+            .history()
+            .reverts()
+            .revert(&ctx(), &session, &mid(message), None)
+            .expect("reverts");
     }
     let shown = view().expect("reverted");
     assert_eq!((shown.message, shown.part), (mid("a"), None));
@@ -150,15 +158,15 @@ fn revert_view_matches_opencode_shape() {
     let diff = shown.diff.expect("a difference");
     assert!(diff.contains("-one") && diff.contains("-two"), "{diff}");
 
-    case.engine.revert(&ctx(), &session, &mid("b"), None).expect("reverts");
+    case.engine.history().reverts().revert(&ctx(), &session, &mid("b"), None).expect("reverts");
     let diff = view().expect("reverted").diff.expect("a difference");
     assert!(!diff.contains("one") && diff.contains("-two"), "{diff}");
-    case.engine.unrevert(&ctx(), &session).expect("unreverts");
+    case.engine.history().reverts().unrevert(&ctx(), &session).expect("unreverts");
     assert!(view().is_none());
     // A turn that changed nothing has a head and no guard.
     let turn = case.begin_prompted_turn(&session, "c");
     case.end(&turn);
-    case.engine.revert(&ctx(), &session, &mid("c"), None).expect("reverts");
+    case.engine.history().reverts().revert(&ctx(), &session, &mid("c"), None).expect("reverts");
     let shown = view().expect("reverted");
     assert_eq!((shown.snapshot, shown.diff), (None, None));
 }
@@ -209,11 +217,12 @@ fn recovery_updates_session_summary() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
-    let call = case.engine.open_named_call(&ctx(), &turn, None, &["f".into()]).expect("opens");
+    let call =
+        case.engine.tool_calls().open_named(&ctx(), &turn, None, &["f".into()]).expect("opens");
     case.put("f", Some("one\n"));
     drop((turn, call));
     let case = case.reopen();
-    case.engine.recover_all(&ctx()).expect("recovers");
+    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
     assert_eq!(summary(&case, &session), Some((1, 0, 1)));
 }
 
@@ -224,7 +233,12 @@ fn git_format_patches_apply_with_git() {
     let lines = |changed: &str| format!("1\n2\n3\n4\n{changed}\n6\n7\n8\n9\n");
     case.put("f", Some(&lines("5")));
     case.run_turn(&session, "a", ("f", Some(&lines("five"))));
-    let shown = case.engine.diff(&ctx(), &session, &DiffTarget::Session, DiffFormat::Git(1));
+    let shown = case.engine.history().diffs().diff(
+        &ctx(),
+        &session,
+        &DiffTarget::Session,
+        DiffFormat::Git(1),
+    );
     let patch = shown.expect("differs").files[0].patch.clone().expect("a patch");
     assert!(patch.starts_with("diff --git a/f b/f\n"), "{patch}");
     assert!(patch.ends_with("@@ -4,3 +4,3 @@\n 4\n-5\n+five\n 6\n"), "{patch}");

@@ -76,26 +76,26 @@ impl EngineFixture {
             session: session.clone(),
             body: serde_json::from_value(body).expect("user"),
         };
-        self.engine.begin_turn(&ctx(), Prompt { message, parts: Vec::new() }).expect("begins")
+        self.engine.turns().begin(&ctx(), Prompt { message, parts: Vec::new() }).expect("begins")
     }
 
     pub(crate) fn end(&self, turn: &Turn) {
-        self.engine.end_turn(&ctx(), turn, TurnOutcome::Completed, None).expect("ends");
+        self.engine.turns().end(&ctx(), turn, TurnOutcome::Completed, None).expect("ends");
     }
 
     /// A tool that names the file it writes; no content means it removes it.
     pub(crate) fn edit(&self, turn: &Turn, name: &str, content: Option<&str>) -> ClosedCall {
         let paths = [PathBuf::from(name)];
-        let call = self.engine.open_named_call(&ctx(), turn, None, &paths).expect("opens");
+        let call = self.engine.tool_calls().open_named(&ctx(), turn, None, &paths).expect("opens");
         self.put(name, content);
-        self.engine.close_call(&ctx(), turn, &call).expect("closes")
+        self.engine.tool_calls().close(&ctx(), turn, &call).expect("closes")
     }
 
     /// A tool that names nothing.
     pub(crate) fn shell(&self, turn: &Turn, work: impl FnOnce()) -> ClosedCall {
-        let call = self.engine.open_window_call(&ctx(), turn, None).expect("opens");
+        let call = self.engine.tool_calls().open_window(&ctx(), turn, None).expect("opens");
         work();
-        self.engine.close_call(&ctx(), turn, &call).expect("closes")
+        self.engine.tool_calls().close(&ctx(), turn, &call).expect("closes")
     }
 
     /// A turn of one edit.
@@ -123,18 +123,21 @@ impl EngineFixture {
 
     pub(crate) fn plan(&self, session: &SessionId, which: &UndoTarget) -> UndoPlan {
         let options = UndoOptions::default();
-        self.engine.plan_undo(&ctx(), session, which, &options).expect("a plan")
+        self.engine.history().plan_undo(&ctx(), session, which, &options).expect("a plan")
     }
 
     pub(crate) fn undo(&self, session: &SessionId, which: &UndoTarget) -> OperationReport {
-        self.engine.apply_plan(&ctx(), &self.plan(session, which)).expect("applied")
+        self.engine.history().apply(&ctx(), &self.plan(session, which)).expect("applied")
     }
 
     pub(crate) fn redo(&self, session: &SessionId) -> OperationReport {
         let options = UndoOptions::default();
-        let plan =
-            self.engine.plan_redo(&ctx(), session, &UndoTarget::Last, &options).expect("a plan");
-        self.engine.apply_plan(&ctx(), &plan).expect("applied")
+        let plan = self
+            .engine
+            .history()
+            .plan_redo(&ctx(), session, &UndoTarget::Last, &options)
+            .expect("a plan");
+        self.engine.history().apply(&ctx(), &plan).expect("applied")
     }
 }
 

@@ -53,11 +53,11 @@ fn expired(case: &EngineFixture, session: &SessionId) -> BTreeSet<TurnId> {
 }
 
 fn plan(case: &EngineFixture, session: &SessionId, which: &UndoTarget) -> Result<(), EngineError> {
-    case.engine.plan_undo(&ctx(), session, which, &UndoOptions::default()).map(drop)
+    case.engine.history().plan_undo(&ctx(), session, which, &UndoOptions::default()).map(drop)
 }
 
 fn vault(case: &EngineFixture) -> std::sync::Arc<SnapshotHandle> {
-    case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens")
+    case.engine.snapshots().open(&case.root(), NOW).expect("opens")
 }
 
 fn used(case: &EngineFixture) -> u64 {
@@ -159,7 +159,7 @@ fn plan_with_turn_expired_before_apply_is_rejected() {
     }
     assert!(expired(&case, &session).contains(&first));
 
-    let refused = case.engine.apply_plan(&ctx(), &plan);
+    let refused = case.engine.history().apply(&ctx(), &plan);
 
     assert!(matches!(refused, Err(EngineError::UndoExpired { .. })), "{refused:?}");
     assert!(case.read("f").is_some());
@@ -181,7 +181,7 @@ fn call_over_budget_is_refused_without_eviction() {
     case.put("big", Some(&noise.text(9 * SIZE)));
     let turn = case.begin(&session);
 
-    let refused = case.engine.open_named_call(&ctx(), &turn, None, &[PathBuf::from("big")]);
+    let refused = case.engine.tool_calls().open_named(&ctx(), &turn, None, &[PathBuf::from("big")]);
 
     let Err(EngineError::OverBudget(over)) = refused else { panic!("it fits") };
     assert_eq!(over.limit, 5 * SIZE as u64);
@@ -203,11 +203,11 @@ fn best_effort_runs_call_uncovered() {
     let session = case.session("ses_a", None);
     case.put("big", Some(&noise.text(9 * SIZE)));
     let turn = case.begin(&session);
-    let call = case.engine.open_named_call(&ctx(), &turn, None, &[PathBuf::from("big")]);
+    let call = case.engine.tool_calls().open_named(&ctx(), &turn, None, &[PathBuf::from("big")]);
     let call = call.expect("it runs");
     assert!(!call.is_covered() && call.is_over_budget());
     case.put("big", Some("smaller"));
-    let closed = case.engine.close_call(&ctx(), &turn, &call).expect("closes");
+    let closed = case.engine.tool_calls().close(&ctx(), &turn, &call).expect("closes");
     assert_eq!((closed.not_covered, closed.changes.len()), (1, 1));
     let window = case.shell(&turn, || case.put("other", Some("x")));
     case.end(&turn);
@@ -228,7 +228,7 @@ fn fork_keeps_undo_available_at_fork_time() {
     let session = case.session("ses_a", None);
     let mut turns: Vec<TurnId> =
         (0..3).map(|_| case.turn(&session, "f", Some(&noise.text(SIZE)))).collect();
-    let early = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let early = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     let other = case.session("ses_b", None);
     let mut before = Vec::new();
     while expired(&case, &session).is_empty() {
@@ -236,7 +236,7 @@ fn fork_keeps_undo_available_at_fork_time() {
         assert!(before.len() < 20, "something must give way");
     }
     turns.retain(|turn| expired(&case, &session).contains(turn));
-    let late = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let late = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
 
     assert_eq!(expired(&case, &late.id).len(), turns.len(), "the copy says so too");
     let copied = case.engine.store().read(&ctx(), |r| r.turns().list(&late.id)).expect("reads");
@@ -275,12 +275,13 @@ fn child_changes_in_newest_parent_turn_are_protected() {
 /// A turn of one edit in another directory than that of the case.
 fn turn_in(engine: &Engine, dir: &Path, session: &SessionId, nth: u32, text: &str) {
     let prompt = crate::engine_fixture::prompt(session, &format!("{session}{nth}"));
-    let turn = engine.begin_turn(&ctx(), prompt).expect("begins");
-    let call = engine.open_named_call(&ctx(), &turn, None, &["f".into()]).expect("there is room");
+    let turn = engine.turns().begin(&ctx(), prompt).expect("begins");
+    let call =
+        engine.tool_calls().open_named(&ctx(), &turn, None, &["f".into()]).expect("there is room");
     fs_err::write(dir.join("f"), text).expect("written");
-    engine.close_call(&ctx(), &turn, &call).expect("closes");
+    engine.tool_calls().close(&ctx(), &turn, &call).expect("closes");
     let done = turnstone_core::turn::TurnOutcome::Completed;
-    engine.end_turn(&ctx(), &turn, done, None).expect("ends");
+    engine.turns().end(&ctx(), &turn, done, None).expect("ends");
 }
 
 fn session_in(engine: &Engine, dir: &Path, id: &str) -> SessionId {
@@ -320,7 +321,7 @@ fn total_budget_evicts_longest_idle_in_any_store() {
         };
         assert!((1..5).contains(&gone(&one)), "{} of the idle one, not its newest", gone(&one));
         let used = |dir| {
-            let vault = second.open_snapshot_handle(dir, NOW).expect("opens");
+            let vault = second.snapshots().open(dir, NOW).expect("opens");
             assert!(vault.verify_objects().expect("reads").damaged.is_empty());
             vault.usage().expect("reads").bytes
         };
@@ -328,8 +329,11 @@ fn total_budget_evicts_longest_idle_in_any_store() {
         drop(kept);
         for (id, dir) in [(&one, &dirs[0]), (&two, &dirs[1])] {
             let before = fs_err::read(dir.join("f")).expect("there");
-            let plan = second.plan_undo(&ctx(), id, &UndoTarget::Last, &UndoOptions::default());
-            assert!(second.apply_plan(&ctx(), &plan.expect("a plan")).expect("done").is_complete());
+            let plan =
+                second.history().plan_undo(&ctx(), id, &UndoTarget::Last, &UndoOptions::default());
+            assert!(
+                second.history().apply(&ctx(), &plan.expect("a plan")).expect("done").is_complete()
+            );
             assert_ne!(fs_err::read(dir.join("f")).expect("there"), before, "the newest stands");
         }
     }

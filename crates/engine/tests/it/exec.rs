@@ -19,9 +19,10 @@ use crate::engine_fixture::{EngineFixture, ctx};
 fn begin(case: &EngineFixture) -> CommandExecution {
     let session = case
         .engine
+        .projects()
         .create_session(&ctx(), &case.root(), &NewSession::default())
         .expect("a session");
-    case.engine.begin_exec(&ctx(), &session, "make it so").expect("begins")
+    case.engine.turns().commands().begin_exec(&ctx(), &session, "make it so").expect("begins")
 }
 
 fn exited(output: &str) -> CommandEnd {
@@ -57,7 +58,11 @@ fn command_runs_as_turn_with_call_and_window() {
     let case = EngineFixture::new();
     let mut execution = begin(&case);
     assert!(execution.call.is_covered() && execution.concurrent.is_empty());
-    case.engine.record_process_group(&ctx(), &mut execution, &dead_group()).expect("noted");
+    case.engine
+        .turns()
+        .commands()
+        .record_process_group(&ctx(), &mut execution, &dead_group())
+        .expect("noted");
     assert!(
         matches!(call(&case, &execution), ToolState::Running { metadata: Some(it), .. }
             if it["group"]["pgid"] == 1),
@@ -67,7 +72,8 @@ fn command_runs_as_turn_with_call_and_window() {
     let (session, turn) = (execution.turn.session.clone(), execution.turn.id.clone());
     let id = execution.call_id().parse().expect("an id");
 
-    let closed = case.engine.end_exec(&ctx(), execution, &exited("0123456789abcdefghij"));
+    let closed =
+        case.engine.turns().commands().end(&ctx(), execution, &exited("0123456789abcdefghij"));
 
     let closed = closed.expect("ends").expect("compared");
     assert_eq!(closed.changes.len(), 1);
@@ -89,13 +95,17 @@ fn command_runs_as_turn_with_call_and_window() {
 fn recovery_closes_command_with_unseen_end() {
     let case = EngineFixture::new();
     let mut execution = begin(&case);
-    case.engine.record_process_group(&ctx(), &mut execution, &dead_group()).expect("noted");
+    case.engine
+        .turns()
+        .commands()
+        .record_process_group(&ctx(), &mut execution, &dead_group())
+        .expect("noted");
     let session = execution.turn.session.clone();
     case.put("new", Some("new"));
     let lost = CommandEnd::Lost("the supervisor died".to_owned());
-    assert!(case.engine.end_exec(&ctx(), execution, &lost).expect("ends").is_none());
+    assert!(case.engine.turns().commands().end(&ctx(), execution, &lost).expect("ends").is_none());
 
-    let done = case.engine.recover_all(&ctx()).expect("recovers");
+    let done = case.engine.maintenance().recover_all(&ctx()).expect("recovers");
 
     assert_eq!(done.closed.len(), 1);
     let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
@@ -115,8 +125,8 @@ fn concurrent_windows_are_reported_and_undone_together() {
     assert_eq!(inner.concurrent[0].session, outer.turn.session);
     case.put("plan", Some("plan\nby one\nby two\n"));
     let (one, two) = (outer.turn.clone(), inner.turn.clone());
-    case.engine.end_exec(&ctx(), inner, &exited("")).expect("ends");
-    case.engine.end_exec(&ctx(), outer, &exited("")).expect("ends");
+    case.engine.turns().commands().end(&ctx(), inner, &exited("")).expect("ends");
+    case.engine.turns().commands().end(&ctx(), outer, &exited("")).expect("ends");
 
     let alone = case.plan(&two.session, &UndoTarget::Last);
     assert_eq!(alone.contended.len(), 1);
@@ -125,9 +135,10 @@ fn concurrent_windows_are_reported_and_undone_together() {
         ..Default::default()
     };
     let which = UndoTarget::Turn(two.id.clone());
-    let plan = case.engine.plan_undo(&ctx(), &two.session, &which, &options).expect("a plan");
+    let plan =
+        case.engine.history().plan_undo(&ctx(), &two.session, &which, &options).expect("a plan");
     assert!(plan.contended.is_empty());
-    let report = case.engine.apply_plan(&ctx(), &plan).expect("applied");
+    let report = case.engine.history().apply(&ctx(), &plan).expect("applied");
 
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("plan").as_deref(), Some("plan\n"));
@@ -146,10 +157,10 @@ fn undo_rejects_running_turn_of_other_session() {
     let running = begin(&case);
     let done = begin(&case);
     let session = done.turn.session.clone();
-    case.engine.end_exec(&ctx(), done, &exited("")).expect("ends");
+    case.engine.turns().commands().end(&ctx(), done, &exited("")).expect("ends");
     let also = vec![(running.turn.session.clone(), running.turn.id.clone())];
     let options = UndoOptions { other_turns: also, ..Default::default() };
-    let plan = case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options);
+    let plan = case.engine.history().plan_undo(&ctx(), &session, &UndoTarget::Last, &options);
     assert!(matches!(plan, Err(EngineError::Store(StoreError::Busy(_)))), "{plan:?}");
 }
 
@@ -163,9 +174,9 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
     let other = Engine::open(settings, crate::engine_fixture::NOW).expect("opens");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let heard = scope.spawn(|| case.engine.wait_for_abort(&ctx(), &turn, &over));
+        let heard = scope.spawn(|| case.engine.turns().aborts().wait(&ctx(), &turn, &over));
         for _ in 0..2 {
-            let asked = other.request_abort(&ctx(), &session).expect("asked");
+            let asked = other.turns().aborts().request(&ctx(), &session).expect("asked");
             assert_eq!(asked, AbortOutcome::Requested(turn.id.clone()));
         }
         assert!(heard.join().expect("ends").expect("reads"));
@@ -175,17 +186,20 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
     assert_eq!(asked.count(), 1, "asking again changes nothing");
     let CommandEnd::Exited { exit, kept, .. } = exited("") else { panic!("exited") };
     let end = CommandEnd::Exited { exit, kept, aborted: true };
-    case.engine.end_exec(&ctx(), running, &end).expect("ends");
+    case.engine.turns().commands().end(&ctx(), running, &end).expect("ends");
     let turns = other.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Aborted);
-    assert_eq!(other.request_abort(&ctx(), &session).expect("asked"), AbortOutcome::NoOpenTurn);
+    assert_eq!(
+        other.turns().aborts().request(&ctx(), &session).expect("asked"),
+        AbortOutcome::NoOpenTurn
+    );
 
     // Nobody asks: whoever listens is let go.
     let running = begin(&case);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let heard = scope.spawn(|| case.engine.wait_for_abort(&ctx(), &running.turn, &over));
-        case.engine.cancel_abort_wait(&over);
+        let heard = scope.spawn(|| case.engine.turns().aborts().wait(&ctx(), &running.turn, &over));
+        case.engine.turns().aborts().cancel_wait(&over);
         assert!(!heard.join().expect("ends").expect("reads"));
     });
     // A turn that waits for an answer and whose process is gone is ended by whoever asks (R28).
@@ -196,7 +210,7 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
     case.engine.store().write(&turn.context(&ctx()), asks).wait().expect("waits");
     drop(running);
     let case = case.reopen();
-    let asked = case.engine.request_abort(&ctx(), &session).expect("asked");
+    let asked = case.engine.turns().aborts().request(&ctx(), &session).expect("asked");
     assert_eq!(asked, AbortOutcome::Ended(turn.id));
     let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Aborted);
@@ -218,12 +232,11 @@ fn large_directory_is_watched_instead_of_walked() {
         let execution = begin(&case);
         let session = execution.turn.session.clone();
         case.put("d7/new", Some("new"));
-        let closed = case.engine.end_exec(&ctx(), execution, &exited("")).expect("ends");
+        let closed =
+            case.engine.turns().commands().end(&ctx(), execution, &exited("")).expect("ends");
         assert_eq!(closed.expect("compared").changes.len(), 1, "round {round}");
-        let vault = case
-            .engine
-            .open_snapshot_handle(&case.root(), crate::engine_fixture::NOW)
-            .expect("opens");
+        let vault =
+            case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
         let looked =
             vault.capture(&PinGroup::new("look"), crate::engine_fixture::NOW).expect("captured");
         let wanted = if round == 0 { CaptureMode::Walk } else { CaptureMode::Journal };
@@ -235,8 +248,8 @@ fn large_directory_is_watched_instead_of_walked() {
     let execution = begin(&case);
     case.put("d8/new", Some("new"));
     let later = ctx().at_time(EpochMillis(crate::engine_fixture::NOW.0 + 60_000));
-    case.engine.end_exec(&later, execution, &exited("")).expect("ends");
+    case.engine.turns().commands().end(&later, execution, &exited("")).expect("ends");
     let vault =
-        case.engine.open_snapshot_handle(&case.root(), crate::engine_fixture::NOW).expect("opens");
+        case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
     assert_eq!(vault.start_journal().expect("a keeper").audits, 1);
 }

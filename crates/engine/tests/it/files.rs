@@ -23,11 +23,11 @@ fn write(
     path: &str,
     text: &str,
 ) -> Result<ClosedCall, FileError> {
-    case.engine.write_file(&ctx(), turn, None, &wish(path, text))
+    case.engine.tool_calls().write_file(&ctx(), turn, None, &wish(path, text))
 }
 
 fn read(case: &EngineFixture, session: &SessionId, path: &str) -> Option<String> {
-    let read = case.engine.read_file(&ctx(), session, Path::new(path)).expect("read");
+    let read = case.engine.tool_calls().read_file(&ctx(), session, Path::new(path)).expect("read");
     read.bytes.map(|bytes| String::from_utf8(bytes).expect("text"))
 }
 
@@ -80,7 +80,7 @@ fn stale_write_is_rejected_with_both_stamps() {
     case.put("f", Some("two"));
     let later = ctx().at_time(EpochMillis(NOW.0 + 5_000));
 
-    let refused = case.engine.write_file(&later, &turn, None, &wish("f", "mine"));
+    let refused = case.engine.tool_calls().write_file(&later, &turn, None, &wish("f", "mine"));
 
     let Err(FileError::Stale { read: saw, now, .. }) = refused else {
         panic!("{refused:?}");
@@ -104,15 +104,17 @@ fn write_accepts_absent_or_explicit_stamp() {
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
     let turn = case.begin(&session);
-    let stamp = case.engine.read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
+    let stamp =
+        case.engine.tool_calls().read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
     let make = FileWriteRequest { expected: WritePrecondition::Absent, ..wish("f", "made") };
-    let refused = case.engine.write_file(&ctx(), &turn, None, &make).expect_err("it is there");
+    let refused =
+        case.engine.tool_calls().write_file(&ctx(), &turn, None, &make).expect_err("it is there");
     assert!(matches!(refused, FileError::Stale { read, .. } if read.image == FileImage::Absent));
 
     let swap = |text: &str| {
         let expected = WritePrecondition::Stamp(stamp.clone());
         let write = FileWriteRequest { expected, ..wish("f", text) };
-        case.engine.write_file(&ctx(), &turn, None, &write)
+        case.engine.tool_calls().write_file(&ctx(), &turn, None, &write)
     };
     swap("first").expect("written");
     assert!(matches!(swap("second"), Err(FileError::Stale { .. })), "of two only one wins");
@@ -156,10 +158,11 @@ fn concurrent_edits_of_one_file_lose_nothing() {
         start.wait();
         let (mut done, mut stale) = (0, 0);
         while done < 10 {
-            let read = engine.read_file(&ctx(), &turn.session, Path::new("f")).expect("read");
+            let read =
+                engine.tool_calls().read_file(&ctx(), &turn.session, Path::new("f")).expect("read");
             let text = String::from_utf8(read.bytes.unwrap_or_default()).expect("text");
             let write = wish("f", &format!("{text}{line}\n"));
-            match engine.write_file(&ctx(), turn, None, &write) {
+            match engine.tool_calls().write_file(&ctx(), turn, None, &write) {
                 Ok(_) => done += 1,
                 Err(FileError::Stale { .. }) => stale += 1,
                 Err(error) => panic!("{error:?}"),
@@ -192,14 +195,14 @@ fn lock_files_never_deadlocks() {
             mine.rotate_left(turned);
             scope.spawn(move || {
                 for _ in 0..20 {
-                    drop(engine.lock_files(&mine).expect("locked"));
+                    drop(engine.tool_calls().lock_files(&mine).expect("locked"));
                 }
             });
         }
     });
     // Different files are nobody's business.
-    let held = engine.lock_files(&names[..1]).expect("locked");
-    drop(engine.lock_files(&names[1..]).expect("locked"));
+    let held = engine.tool_calls().lock_files(&names[..1]).expect("locked");
+    drop(engine.tool_calls().lock_files(&names[1..]).expect("locked"));
     drop(held);
 }
 
@@ -237,13 +240,17 @@ fn multi_file_write_is_one_call_and_checks_all_first() {
     let turn = case.begin(&session);
     read(&case, &session, "a");
     let both = [wish("a", "A"), wish("b", "B")];
-    let refused = case.engine.write_files(&ctx(), &turn, None, &both).expect_err("b is not read");
+    let refused = case
+        .engine
+        .tool_calls()
+        .write_files(&ctx(), &turn, None, &both)
+        .expect_err("b is not read");
     assert!(matches!(refused, FileError::NeverRead { .. }));
     assert_eq!(case.read("a").as_deref(), Some("a"));
 
     read(&case, &session, "b");
     let gone = FileWriteRequest { bytes: None, ..wish("b", "") };
-    let done = case.engine.write_files(&ctx(), &turn, None, &[wish("a", "A"), gone]);
+    let done = case.engine.tool_calls().write_files(&ctx(), &turn, None, &[wish("a", "A"), gone]);
     let done = done.expect("written");
     assert!(done.refused.is_empty());
     assert_eq!(done.closed.changes.len(), 2);
@@ -289,15 +296,17 @@ fn processes_of_a_session_share_read_stamps() {
     let beside =
         Engine::open(EngineSettings::new(&case.dir.path().join("data")), NOW).expect("opens");
     read(&case, &session, "f");
-    let stamp = beside.find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
+    let stamp =
+        beside.tool_calls().find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
     assert!(stamp.is_some(), "read by the other process");
     case.put("f", Some("two"));
-    beside.read_file(&ctx(), &session, Path::new("f")).expect("read");
+    beside.tool_calls().read_file(&ctx(), &session, Path::new("f")).expect("read");
     let turn = case.begin(&session);
     write(&case, &turn, "f", "three").expect("the newest look is the other's");
     case.put("f", Some("by a person"));
-    let found = beside.find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
-    let now = beside.read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
+    let found =
+        beside.tool_calls().find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
+    let now = beside.tool_calls().read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
     assert_ne!(found.map(|stamp| stamp.image), Some(now.image), "the write is the last look");
     case.end(&turn);
 }
@@ -333,7 +342,7 @@ fn interrupted_write_is_absent_or_complete() {
         scenario.teardown();
         assert!(!matches!(cut, Ok(true)), "{point}");
         let case = case.reopen();
-        case.engine.recover_all(&ctx()).expect("recovered");
+        case.engine.maintenance().recover_all(&ctx()).expect("recovered");
         assert_eq!(case.read("f").as_deref(), Some(expected), "{point}");
         let report = case.undo(&session, &UndoTarget::Turn(turn.id));
         assert!(report.is_complete(), "{point}: {report:?}");

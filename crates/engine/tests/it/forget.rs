@@ -33,12 +33,8 @@ pub(crate) fn grep(folder: &Path) -> Vec<String> {
 
 /// Objects of the snapshot store that hold it.
 fn objects(case: &EngineFixture) -> Vec<String> {
-    let dir = case
-        .engine
-        .open_snapshot_handle(&case.root(), NOW)
-        .expect("opens")
-        .git_dir()
-        .expect("a store");
+    let dir =
+        case.engine.snapshots().open(&case.root(), NOW).expect("opens").git_dir().expect("a store");
     let list = git(&dir, &["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
     let holds = |oid: &&str| {
         let kind = git(&dir, &["cat-file", "-t", oid]);
@@ -95,12 +91,13 @@ fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
     assert!(search("hunter2") > 0 && !grep(&data).is_empty() && !objects(&case).is_empty());
     let patterns = vec![".env".to_owned()];
 
-    let plan = case.engine.plan_forget(&ctx(), &case.root(), &patterns).expect("a plan");
+    let plan =
+        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &patterns).expect("a plan");
     assert_eq!((plan.sessions.len(), plan.sessions[0].turns.len()), (1, 1));
     assert_eq!((plan.captured.versions.len(), plan.outputs.len()), (2, 1), "{plan:?}");
     assert!(plan.captured.captures >= 3 && plan.ledger.values == 2 && plan.ledger.texts == 1);
     assert!(!objects(&case).is_empty(), "a plan changes nothing");
-    let done = case.engine.apply_forget(&ctx(), &plan).expect("forgets");
+    let done = case.engine.maintenance().forgets().apply(&ctx(), &plan).expect("forgets");
 
     assert_eq!((done.captures, done.ledger), (plan.captured.captures, plan.ledger));
     assert_eq!(grep(&data), [""; 0]);
@@ -119,7 +116,8 @@ fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
     assert!(operations.iter().any(|it| it.kind.as_str() == "forget" && it.done.is_some()));
     let verified = case
         .engine
-        .open_snapshot_handle(&case.root(), NOW)
+        .snapshots()
+        .open(&case.root(), NOW)
         .expect("opens")
         .verify_objects()
         .expect("reads");
@@ -134,14 +132,14 @@ fn forget_is_idempotent_and_accepts_no_match() {
     let session = spread_secret(&case);
     let plan = |patterns: &[&str]| {
         let patterns: Vec<String> = patterns.iter().map(|it| (*it).to_owned()).collect();
-        case.engine.plan_forget(&ctx(), &case.root(), &patterns).expect("a plan")
+        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &patterns).expect("a plan")
     };
     assert!(plan(&["nothing-like-it"]).is_empty());
     let first = plan(&["conf/"]);
-    case.engine.apply_forget(&ctx(), &first).expect("forgets");
+    case.engine.maintenance().forgets().apply(&ctx(), &first).expect("forgets");
     let again = plan(&["conf/"]);
     assert!(again.captured.versions.is_empty() && again.ledger.events == 0, "{again:?}");
-    case.engine.apply_forget(&ctx(), &again).expect("forgets");
+    case.engine.maintenance().forgets().apply(&ctx(), &again).expect("forgets");
     // What is captured afterwards is a version of its own.
     let turn = case.begin(&session);
     case.edit(&turn, "conf/.env", Some("clean enough\n"));

@@ -25,7 +25,12 @@ fn two() -> (EngineFixture, SessionId) {
 #[test]
 fn fork_copies_messages_before_point_with_new_ids() {
     let (case, session) = two();
-    let fork = case.engine.fork_session(&ctx(), &session, Some(&mid("a"))).expect("forks");
+    let fork = case
+        .engine
+        .history()
+        .forks()
+        .fork_session(&ctx(), &session, Some(&mid("a")))
+        .expect("forks");
 
     assert_eq!((fork.title.as_str(), fork.parent), ("T (fork #1)", None));
     let origin = fork.origin.expect("where it came from");
@@ -43,7 +48,7 @@ fn fork_copies_messages_before_point_with_new_ids() {
     };
     assert_eq!(said.parent, new[0].message);
     assert_eq!(case.messages(&session).len(), 4, "the original is as it was");
-    let again = case.engine.fork_session(&ctx(), &fork.id, None).expect("forks");
+    let again = case.engine.history().forks().fork_session(&ctx(), &fork.id, None).expect("forks");
     assert_eq!(again.title, "T (fork #2)");
     case.assert_consistent();
 }
@@ -52,7 +57,7 @@ fn fork_copies_messages_before_point_with_new_ids() {
 #[test]
 fn fork_does_not_count_usage_twice() {
     let (case, session) = two();
-    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     let shown = |id: &SessionId| {
         let read = case
             .engine
@@ -70,7 +75,7 @@ fn fork_does_not_count_usage_twice() {
 #[test]
 fn undo_of_copied_turn_applies_to_both_sessions() {
     let (case, session) = two();
-    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     let ids = |id: &SessionId| {
         let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(id)).expect("reads");
         rows.into_iter().map(|row| row.set.id).collect::<Vec<_>>()
@@ -93,10 +98,10 @@ fn undo_of_copied_turn_applies_to_both_sessions() {
 #[test]
 fn fork_survives_deletion_of_original() {
     let (case, session) = two();
-    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     case.engine.store().delete_session(&ctx(), &session).expect("deletes");
     while !case.engine.store().purge_deleted(&ctx(), 100).expect("purges") {}
-    let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
+    let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
     let later = EpochMillis(NOW.0 + 30 * 24 * 3_600_000);
     let sweep = GcRequest {
         live: BTreeSet::from([fork.id.to_string()]),
@@ -123,17 +128,19 @@ fn fork_survives_deletion_of_original() {
 fn fork_of_reverted_session_stops_at_head() {
     let (case, session) = two();
     case.engine
+        .history()
+        .reverts()
         .revert(&ctx(), &session, &mid("aa"), Some(&crate::conversation_fixture::pid("aa2")))
         .expect("reverts");
-    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     let outline = case.outline(&fork.id);
     assert_eq!(
         (outline.len(), outline[3].parts.len()),
         (4, 2),
         "the text behind the head is not copied"
     );
-    case.engine.revert(&ctx(), &session, &mid("a"), None).expect("reverts");
-    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    case.engine.history().reverts().revert(&ctx(), &session, &mid("a"), None).expect("reverts");
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     assert_eq!(case.outline(&fork.id).len(), 2);
     assert_eq!(case.head(&fork.id), None);
 }
@@ -144,7 +151,7 @@ fn fork_during_turn_ends_copied_turn() {
     let (case, session) = two();
     let turn = case.begin_prompted_turn(&session, "c");
     case.answer(&turn, "ca", "c");
-    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     let status =
         case.engine.store().read(&ctx(), |r| r.sessions().status(&fork.id)).expect("reads");
     assert_eq!(status, turnstone_core::model::SessionStatus::Idle);
@@ -157,22 +164,22 @@ fn fork_during_turn_ends_copied_turn() {
 #[test]
 fn unknown_fork_point_is_rejected_interrupted_fork_is_hidden() {
     let (case, session) = two();
-    let none = case.engine.fork_session(&ctx(), &session, Some(&mid("none")));
+    let none = case.engine.history().forks().fork_session(&ctx(), &session, Some(&mid("none")));
     assert!(matches!(none, Err(EngineError::Fork(_))), "{none:?}");
     let scenario = fail::FailScenario::setup();
     fail::cfg("engine::fork_copies", "return").expect("set");
-    case.engine.fork_session(&ctx(), &session, None).expect_err("cut off");
+    case.engine.history().forks().fork_session(&ctx(), &session, None).expect_err("cut off");
     fail::remove("engine::fork_copies");
     scenario.teardown();
     let case = case.reopen();
-    case.engine.recover_all(&ctx()).expect("recovers");
+    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
 
     let filter = SessionFilter::default();
     let shown = case.engine.store().read(&ctx(), |r| r.sessions().list(&filter, None, 10));
     let shown: Vec<String> =
         shown.expect("reads").items.iter().map(|it| it.session.id.to_string()).collect();
     assert_eq!(shown, ["ses_a"], "half a copy is archived");
-    let fork = case.engine.fork_session(&ctx(), &session, None).expect("forks");
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     assert_eq!(case.outline(&fork.id).len(), 4);
     let text = case.outline(&fork.id)[1].parts[2].0.clone();
     let part = case
@@ -218,7 +225,7 @@ fn invalid_capture_id_fails_the_fork() {
     });
     case.end(&turn);
 
-    let fork = case.engine.fork_session(&ctx(), &session, None);
+    let fork = case.engine.history().forks().fork_session(&ctx(), &session, None);
 
     assert!(matches!(&fork, Err(EngineError::UnreadableCaptureId { change, .. }) if *change == id));
 }
@@ -232,7 +239,7 @@ fn fork_marks_turns_with_missing_captures_expired() {
     case.turn(&session, "f", Some("one"));
     case.turn(&session, "g", Some("two"));
     // Somebody took captures away behind the ledger's back: all before the newest one.
-    let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
+    let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
     let chains = vault.list_chains().expect("reads");
     let group = PinGroup::new(session.as_str());
     let keep_from = chains[session.as_str()].first().map(|newest| newest.id);
@@ -241,12 +248,17 @@ fn fork_marks_turns_with_missing_captures_expired() {
     let need = EvictionRequest { bytes: 0, live, effort: 1 << 20, now: NOW };
     vault.expire_captures(&gone, &need).expect("expires");
 
-    let fork =
-        case.engine.fork_session(&ctx(), &session, None).expect("the conversation is copied");
+    let fork = case
+        .engine
+        .history()
+        .forks()
+        .fork_session(&ctx(), &session, None)
+        .expect("the conversation is copied");
 
     let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&fork.id)).expect("reads");
     let which = UndoTarget::Turn(turns[0].id.clone());
-    let refused = case.engine.plan_undo(&ctx(), &fork.id, &which, &UndoOptions::default());
+    let refused =
+        case.engine.history().plan_undo(&ctx(), &fork.id, &which, &UndoOptions::default());
     assert!(matches!(refused, Err(EngineError::UndoExpired { .. })), "{refused:?}");
     assert_eq!(case.read("f").as_deref(), Some("one"));
 }

@@ -25,7 +25,7 @@ impl ForkFixture {
     fn new() -> Self {
         let place = RepositoryFixture::new();
         let (dir, _) = place.project("app");
-        let session = place.engine.create_session(&ctx(), &dir, &NewSession::default());
+        let session = place.engine.projects().create_session(&ctx(), &dir, &NewSession::default());
         Self { session: session.expect("a session"), place, dir }
     }
 
@@ -35,14 +35,15 @@ impl ForkFixture {
 
     /// A command that changes files; its prompt.
     fn exec(&self, session: &Session, work: impl FnOnce(&Path)) -> MessageId {
-        let execution = self.engine().begin_exec(&ctx(), session, "work").expect("begins");
+        let execution =
+            self.engine().turns().commands().begin_exec(&ctx(), session, "work").expect("begins");
         work(Path::new(&session.directory));
         let kept = Box::new(
             OutputRecorder::new(OutputLimits { head: 8, tail: 8, spill: 0 }, None).finish(),
         );
         let turn = execution.turn.id.clone();
         let end = CommandEnd::Exited { exit: CommandExit::Code(0), kept, aborted: false };
-        self.engine().end_exec(&ctx(), execution, &end).expect("ends");
+        self.engine().turns().commands().end(&ctx(), execution, &end).expect("ends");
         let turns =
             self.engine().store().read(&ctx(), |r| r.turns().list(&session.id)).expect("reads");
         turns.into_iter().find(|row| row.id == turn).expect("the turn").message
@@ -50,14 +51,14 @@ impl ForkFixture {
 
     fn fork(&self, at: Option<&MessageId>) -> Result<ForkedWorktree, WorktreeError> {
         let new = WorktreeRequest { name: Some("apart".to_owned()), ..WorktreeRequest::default() };
-        self.engine().fork_into_worktree(&ctx(), &self.session.id, at, &new)
+        self.engine().history().forks().fork_into_worktree(&ctx(), &self.session.id, at, &new)
     }
 
     fn undo(&self, session: &SessionId) {
         let options = UndoOptions::default();
-        let plan = self.engine().plan_undo(&ctx(), session, &UndoTarget::Last, &options);
+        let plan = self.engine().history().plan_undo(&ctx(), session, &UndoTarget::Last, &options);
         let plan = plan.expect("a plan");
-        let report = self.engine().apply_plan(&ctx(), &plan).expect("applied");
+        let report = self.engine().history().apply(&ctx(), &plan).expect("applied");
         assert!(report.is_complete(), "{report:?}");
     }
 }
@@ -95,8 +96,9 @@ fn worktree_fork_has_files_of_point_and_own_undo() {
     // The original goes, with its store: the copy depends on nothing of it.
     home.engine().store().delete_session(&ctx(), &home.session.id).expect("deleted");
     let options = UndoOptions::default();
-    let plan = home.engine().plan_redo(&ctx(), &forked.session.id, &UndoTarget::Last, &options);
-    home.engine().apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
+    let plan =
+        home.engine().history().plan_redo(&ctx(), &forked.session.id, &UndoTarget::Last, &options);
+    home.engine().history().apply(&ctx(), &plan.expect("a plan")).expect("applied");
     assert_eq!(has(&dir, "f").as_deref(), Some("one\n"));
 }
 
@@ -126,17 +128,23 @@ fn worktree_fork_without_capture_is_rejected() {
     // A named write captures its path alone; there is no baseline.
     let prompt = crate::engine_fixture::prompt(&home.session.id, "u1");
     let message = prompt.message.id.clone();
-    let turn = home.engine().begin_turn(&ctx(), prompt).expect("begins");
-    let call = home.engine().open_named_call(&ctx(), &turn, None, &["f".into()]).expect("opens");
+    let turn = home.engine().turns().begin(&ctx(), prompt).expect("begins");
+    let call =
+        home.engine().tool_calls().open_named(&ctx(), &turn, None, &["f".into()]).expect("opens");
     put(&home.dir, "f", "one\n");
-    home.engine().close_call(&ctx(), &turn, &call).expect("closes");
+    home.engine().tool_calls().close(&ctx(), &turn, &call).expect("closes");
     let outcome = turnstone_core::turn::TurnOutcome::Completed;
-    home.engine().end_turn(&ctx(), &turn, outcome, None).expect("ends");
+    home.engine().turns().end(&ctx(), &turn, outcome, None).expect("ends");
 
     let refused = home.fork(Some(&message));
 
     assert!(matches!(refused, Err(WorktreeError::NoCapture { .. })), "{refused:?}");
-    let project = home.engine().get_project(&ctx(), &home.session.project).expect("there");
+    let project = home
+        .engine()
+        .store()
+        .read(&ctx(), |r| r.projects().find(&home.session.project))
+        .expect("read")
+        .expect("there");
     assert!(project.worktrees.is_empty() && project.sandboxes.is_empty(), "{project:?}");
 }
 
@@ -144,9 +152,14 @@ fn worktree_fork_without_capture_is_rejected() {
 fn worktree_fork_in_plain_directory_is_rejected() {
     let place = RepositoryFixture::new();
     let dir = place.make("plain");
-    let session = place.engine.create_session(&ctx(), &dir, &NewSession::default()).expect("made");
-    let refused =
-        place.engine.fork_into_worktree(&ctx(), &session.id, None, &WorktreeRequest::default());
+    let session =
+        place.engine.projects().create_session(&ctx(), &dir, &NewSession::default()).expect("made");
+    let refused = place.engine.history().forks().fork_into_worktree(
+        &ctx(),
+        &session.id,
+        None,
+        &WorktreeRequest::default(),
+    );
     assert!(matches!(refused, Err(WorktreeError::NotGit(_))), "{refused:?}");
 }
 
@@ -173,18 +186,25 @@ fn failed_worktree_fork_leaves_nothing() {
         let listed = home.engine().store().read(&ctx(), |r| r.sessions().list(&filter, None, 9));
         assert_eq!(listed.expect("reads").items.len(), 1, "{point}: the original alone");
         let engine = home.engine();
-        for listed in engine.list_worktrees(&ctx(), &home.session.project).expect("lists") {
+        for listed in
+            engine.projects().worktrees().list(&ctx(), &home.session.project).expect("lists")
+        {
             // Filled and known before the copy began: a checkout like any other.
             assert!(listed.ready && point.ends_with("begun") | point.ends_with("copies"));
-            let removed =
-                engine.remove_worktree(&ctx(), &home.session.project, &listed.directory, true);
+            let removed = engine.projects().worktrees().remove(
+                &ctx(),
+                &home.session.project,
+                &listed.directory,
+                true,
+            );
             removed.expect("removed");
         }
         let later = ctx().at_time(turnstone_core::time::EpochMillis(NOW.0 + 3_600_000));
         let new = WorktreeRequest { name: Some("apart".to_owned()), ..WorktreeRequest::default() };
-        let forked = engine.fork_into_worktree(&later, &home.session.id, None, &new);
+        let forked =
+            engine.history().forks().fork_into_worktree(&later, &home.session.id, None, &new);
         assert_eq!(forked.expect("forks").worktree.name, "apart", "{point}");
-        engine.fork_session(&later, &home.session.id, None).expect("forks");
+        engine.history().forks().fork_session(&later, &home.session.id, None).expect("forks");
         let all = SessionFilter { archived: true, ..SessionFilter::default() };
         let listed = engine.store().read(&ctx(), |r| r.sessions().list(&all, None, 9));
         assert_eq!(listed.expect("reads").items.len(), 3, "{point}: what was half is gone");

@@ -28,7 +28,7 @@ fn reopen(case: &EngineFixture) -> Engine {
 }
 
 fn require(engine: &Engine, ctx: &Context, session: &SessionId) -> Result<Context, EngineError> {
-    engine.require_permission(ctx, session, GatedOperation::Delete, &["x".to_owned()])
+    engine.permissions().gates().require(ctx, session, GatedOperation::Delete, &["x".to_owned()])
 }
 
 /// The request under which a person is asked.
@@ -41,7 +41,7 @@ fn pending<T: std::fmt::Debug>(asked: Result<T, EngineError>) -> PermissionId {
 
 fn grant(engine: &Engine, request: &PermissionId) {
     let (once, base) = (PermissionReply::Once, BaseRules::default());
-    engine.reply_permission(&ctx(), request, once, None, &base).expect("answered");
+    engine.permissions().reply(&ctx(), request, once, None, &base).expect("answered");
 }
 
 /// A session that `actor` created, the newest of the project.
@@ -113,7 +113,9 @@ fn used_answer_keeps_what_the_caller_expects_of_the_session() {
     assert!(matches!(refused, Err(EngineError::Store(_))), "{refused:?}");
     let fresh = bob.with_expected_seq(seq());
     case.engine
-        .require_permission(&fresh, &session, GatedOperation::Delete, &["x".to_owned()])
+        .permissions()
+        .gates()
+        .require(&fresh, &session, GatedOperation::Delete, &["x".to_owned()])
         .and_then(|ctx| {
             assert_eq!(ctx.idempotency_key.as_deref(), Some("k"));
             let id = session.clone();
@@ -136,13 +138,18 @@ fn only_a_person_answers_what_a_project_gate_asks() {
     let own = session_of(&case, &alice, "ses_alice");
     let ask = || {
         let path = ["x".to_owned()];
-        case.engine.require_permission_in_project(&bob, &project(), GatedOperation::Worktree, &path)
+        case.engine.permissions().gates().require_in_project(
+            &bob,
+            &project(),
+            GatedOperation::Worktree,
+            &path,
+        )
     };
     let asked = pending(ask());
-    let open = case.engine.pending_requests(&ctx(), Some(&own)).expect("reads");
+    let open = case.engine.permissions().pending(&ctx(), Some(&own)).expect("reads");
     assert_eq!(open.len(), 1, "it is asked in the session of alice");
     let reply = |who: &Context, id: &PermissionId, answer| {
-        case.engine.reply_permission(who, id, answer, None, &BaseRules::default())
+        case.engine.permissions().reply(who, id, answer, None, &BaseRules::default())
     };
     for answer in [PermissionReply::Once, PermissionReply::Reject] {
         let refused = reply(&alice, &asked, answer);
@@ -173,7 +180,7 @@ fn session_that_denies_its_deletion_is_not_deleted_with_its_parent() {
     };
     case.engine.store().write(&ctx(), protect).wait().expect("written");
     let person = ctx().with_role(CallerRole::Person);
-    let refused = case.engine.delete_session(&person, &session);
+    let refused = case.engine.projects().delete_session(&person, &session);
     let Err(EngineError::PermissionRefused { pattern, why, .. }) = refused else {
         panic!("{refused:?}")
     };

@@ -38,7 +38,7 @@ fn guard_is_kept_as_long_as_its_session() {
     case.put("f", Some(&found));
     case.undo(&session, &UndoTarget::Last);
     let guards = || {
-        let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
+        let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
         vault.list_captures().expect("reads").iter().filter(|it| it.is_guard()).count()
     };
     assert!(guards() > 0);
@@ -46,7 +46,8 @@ fn guard_is_kept_as_long_as_its_session() {
     // A year later, and upkeep comes by.
     assert_eq!(
         case.engine
-            .run_maintenance(&later(366 * 24), MaintenanceInterval::Hourly)
+            .maintenance()
+            .run(&later(366 * 24), MaintenanceInterval::Hourly)
             .expect("tends")
             .stores,
         1
@@ -55,7 +56,10 @@ fn guard_is_kept_as_long_as_its_session() {
     assert!(case.redo(&session).is_complete());
     assert_eq!(case.read("f"), Some(found));
     case.engine.store().delete_session(&ctx(), &session).expect("deletes");
-    case.engine.run_maintenance(&later(2 * 366 * 24), MaintenanceInterval::Hourly).expect("tends");
+    case.engine
+        .maintenance()
+        .run(&later(2 * 366 * 24), MaintenanceInterval::Hourly)
+        .expect("tends");
     assert_eq!(guards(), 0, "they go with their session");
 }
 
@@ -92,10 +96,10 @@ fn fill_until_guard_evicted(
     for hour in 2..40 {
         let (turn, ctx) = (case.begin(by), later(hour));
         let paths = [std::path::PathBuf::from("g")];
-        match case.engine.open_named_call(&ctx, &turn, None, &paths) {
+        match case.engine.tool_calls().open_named(&ctx, &turn, None, &paths) {
             Ok(call) => {
                 case.put("g", Some(&noise.text(SIZE)));
-                case.engine.close_call(&ctx, &turn, &call).expect("closes");
+                case.engine.tool_calls().close(&ctx, &turn, &call).expect("closes");
             }
             Err(EngineError::OverBudget(_)) => {}
             Err(error) => panic!("{error:?}"),
@@ -130,7 +134,7 @@ fn guards_are_evicted_last_and_never_the_newest() {
         let standing = turns.iter().filter(|turn| !expired.contains_key(&turn.id)).count();
         assert!(standing <= 2, "{id}: {standing} of {}", turns.len());
     }
-    let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
+    let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
     assert!(vault.verify_objects().expect("reads").damaged.is_empty());
     let all = case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
     let told: BTreeSet<OperationId> =
@@ -151,15 +155,16 @@ fn expired_guard_rejects_redo() {
     let which = UndoTarget::Turn(newest.last().expect("two").id.clone());
     // The turn it took back is the newest and never expires; the operation is not.
     case.undo(&session, &UndoTarget::Turn(older));
-    let early = case.engine.plan_redo(&ctx(), &session, &which, &options).expect("a plan");
+    let early =
+        case.engine.history().plan_redo(&ctx(), &session, &which, &options).expect("a plan");
     assert_eq!(early.relies, std::slice::from_ref(&first));
     let case = with_smaller_budget(case, 4 * SIZE);
     fill_until_guard_evicted(&case, &other, &session, &mut noise);
     assert_eq!(expired(&case, &session), std::slice::from_ref(&first));
     let before = (case.read("f"), case.read("h"));
 
-    let late = case.engine.apply_plan(&ctx(), &early);
-    let again = case.engine.plan_redo(&ctx(), &session, &which, &options);
+    let late = case.engine.history().apply(&ctx(), &early);
+    let again = case.engine.history().plan_redo(&ctx(), &session, &which, &options);
 
     for refused in [late.map(drop), again.map(drop)] {
         match refused {

@@ -22,7 +22,7 @@ fn prompt_during_turn_steers_or_queues() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let first =
-        case.engine.begin_turn_or_enqueue(&ctx(), prompt(&session, "u1"), PromptDelivery::Steer);
+        case.engine.turns().begin_or_enqueue(&ctx(), prompt(&session, "u1"), PromptDelivery::Steer);
     let Ok(SubmitOutcome::TurnBegun(turn)) = first else { panic!("begun") };
     for (id, delivery) in [
         ("s1", PromptDelivery::Steer),
@@ -31,28 +31,33 @@ fn prompt_during_turn_steers_or_queues() {
     ] {
         let kept = case
             .engine
-            .begin_turn_or_enqueue(&ctx(), prompt(&session, id), delivery)
+            .turns()
+            .begin_or_enqueue(&ctx(), prompt(&session, id), delivery)
             .expect("kept");
         assert!(matches!(kept, SubmitOutcome::Admitted(_)), "{kept:?}");
     }
     assert_eq!(messages(&case, &session).len(), 4, "message and parts are there at once, W13");
     assert_eq!(messages(&case, &session)[1].parts.len(), 1);
 
-    let taken = case.engine.promote_steering_prompts(&ctx(), &turn).expect("taken");
+    let taken = case.engine.turns().promote_steering_prompts(&ctx(), &turn).expect("taken");
     assert_eq!(ids(&taken), ["s1"]);
-    assert!(case.engine.promote_steering_prompts(&ctx(), &turn).expect("taken").is_empty(), "once");
-    let early = case.engine.begin_next_turn(&ctx(), &session).map(drop);
+    assert!(
+        case.engine.turns().promote_steering_prompts(&ctx(), &turn).expect("taken").is_empty(),
+        "once"
+    );
+    let early = case.engine.turns().begin_next(&ctx(), &session).map(drop);
     assert!(matches!(early, Err(EngineError::Store(StoreError::Busy(_)))), "{early:?}");
-    case.engine.abort_turn(&ctx(), &turn).expect("aborted");
+    case.engine.turns().abort(&ctx(), &turn).expect("aborted");
     assert_eq!(waiting(&case, &session), ["q1", "q2"], "abort keeps the inbox");
 
     for id in ["q1", "q2"] {
-        let turn = case.engine.begin_next_turn(&ctx(), &session).expect("reads").expect("a turn");
+        let turn =
+            case.engine.turns().begin_next(&ctx(), &session).expect("reads").expect("a turn");
         let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
         assert_eq!(&turns.last().expect("one").message.as_str()[4..], id);
         case.end(&turn);
     }
-    assert!(case.engine.begin_next_turn(&ctx(), &session).expect("reads").is_none());
+    assert!(case.engine.turns().begin_next(&ctx(), &session).expect("reads").is_none());
 }
 
 /// W5: the same prompt again is the same prompt; W4: an id of another session is refused.
@@ -61,15 +66,27 @@ fn enqueue_is_idempotent_and_rejects_foreign_ids() {
     let case = EngineFixture::new();
     let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
     let turn = case.begin(&one);
-    let first =
-        case.engine.enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Queue).expect("kept");
-    let again =
-        case.engine.enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Queue).expect("kept");
+    let first = case
+        .engine
+        .turns()
+        .enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Queue)
+        .expect("kept");
+    let again = case
+        .engine
+        .turns()
+        .enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Queue)
+        .expect("kept");
     assert_eq!(first, again);
     assert_eq!(messages(&case, &one).len(), 2);
-    let other = case.engine.enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Steer);
+    let other =
+        case.engine.turns().enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Steer);
     assert!(matches!(other, Err(EngineError::Store(StoreError::Conflict { .. }))), "{other:?}");
-    assert!(case.engine.enqueue_prompt(&ctx(), prompt(&two, "x"), PromptDelivery::Queue).is_err());
+    assert!(
+        case.engine
+            .turns()
+            .enqueue_prompt(&ctx(), prompt(&two, "x"), PromptDelivery::Queue)
+            .is_err()
+    );
     assert!(messages(&case, &two).is_empty());
     case.end(&turn);
 }
@@ -80,13 +97,19 @@ fn inbox_survives_restart_and_unread_steer_begins_turn() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.begin(&session);
-    case.engine.enqueue_prompt(&ctx(), prompt(&session, "q"), PromptDelivery::Queue).expect("kept");
-    case.engine.enqueue_prompt(&ctx(), prompt(&session, "s"), PromptDelivery::Steer).expect("kept");
+    case.engine
+        .turns()
+        .enqueue_prompt(&ctx(), prompt(&session, "q"), PromptDelivery::Queue)
+        .expect("kept");
+    case.engine
+        .turns()
+        .enqueue_prompt(&ctx(), prompt(&session, "s"), PromptDelivery::Steer)
+        .expect("kept");
     let case = case.reopen();
-    let turn = case.engine.begin_next_turn(&ctx(), &session).expect("reads").expect("a turn");
+    let turn = case.engine.turns().begin_next(&ctx(), &session).expect("reads").expect("a turn");
     assert_eq!(waiting(&case, &session), ["q"], "what steered comes first");
     case.end(&turn);
-    let turn = case.engine.begin_next_turn(&ctx(), &session).expect("reads").expect("a turn");
+    let turn = case.engine.turns().begin_next(&ctx(), &session).expect("reads").expect("a turn");
     assert!(waiting(&case, &session).is_empty());
     case.end(&turn);
 }
@@ -123,7 +146,7 @@ proptest! {
                     sent += 1;
                     let steers = matches!(act, InboxAction::Steer);
                     let delivery = if steers { PromptDelivery::Steer } else { PromptDelivery::Queue };
-                    match case.engine.begin_turn_or_enqueue(&ctx(), prompt(&session, &id), delivery).expect("kept") {
+                    match case.engine.turns().begin_or_enqueue(&ctx(), prompt(&session, &id), delivery).expect("kept") {
                         SubmitOutcome::TurnBegun(begun) => {
                             taken.push(id);
                             turn = Some(begun);
@@ -132,15 +155,15 @@ proptest! {
                     }
                 }
                 InboxAction::Take => if let Some(turn) = &turn {
-                    let more = case.engine.promote_steering_prompts(&ctx(), turn).expect("taken");
+                    let more = case.engine.turns().promote_steering_prompts(&ctx(), turn).expect("taken");
                     taken.extend(ids(&more).into_iter().map(str::to_owned));
                 },
                 InboxAction::End => if let Some(turn) = turn.take() { case.end(&turn) },
                 InboxAction::Abort => if let Some(turn) = turn.take() {
-                    case.engine.abort_turn(&ctx(), &turn).expect("aborted");
+                    case.engine.turns().abort(&ctx(), &turn).expect("aborted");
                 },
                 InboxAction::Next => if turn.is_none() {
-                    turn = case.engine.begin_next_turn(&ctx(), &session).expect("reads");
+                    turn = case.engine.turns().begin_next(&ctx(), &session).expect("reads");
                     if turn.is_some() {
                         let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session));
                         let message = turns.expect("reads").pop().expect("one").message;
@@ -150,11 +173,11 @@ proptest! {
                 InboxAction::Die => {
                     turn = None;
                     case = case.reopen();
-                    case.engine.recover_all(&ctx()).expect("recovers");
+                    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
                 }
             }
         }
-        while let Some(turn) = case.engine.begin_next_turn(&ctx(), &session).expect("reads") {
+        while let Some(turn) = case.engine.turns().begin_next(&ctx(), &session).expect("reads") {
             let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
             taken.push(turns.last().expect("one").message.as_str()[4..].to_owned());
             case.end(&turn);

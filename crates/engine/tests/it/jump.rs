@@ -12,11 +12,14 @@ use crate::conversation_fixture::mid;
 use crate::engine_fixture::{EngineFixture, ctx};
 
 fn plan(case: &EngineFixture, session: &SessionId, point: &SessionPoint) -> UndoPlan {
-    case.engine.plan_jump(&ctx(), session, point, &UndoOptions::default()).expect("a plan")
+    case.engine
+        .history()
+        .plan_jump(&ctx(), session, point, &UndoOptions::default())
+        .expect("a plan")
 }
 
 fn jump(case: &EngineFixture, session: &SessionId, point: &SessionPoint) -> OperationReport {
-    case.engine.apply_plan(&ctx(), &plan(case, session, point)).expect("applied")
+    case.engine.history().apply(&ctx(), &plan(case, session, point)).expect("applied")
 }
 
 fn turns(case: &EngineFixture, session: &SessionId) -> Vec<TurnId> {
@@ -109,10 +112,14 @@ fn interrupted_branch_jump_finishes_once() {
         let there = SessionPoint::After(turns(&case, &session)[1].clone());
         let plan = plan(&case, &session, &there);
         fail::cfg(point, "return").expect("set");
-        case.engine.apply_plan(&ctx(), &plan).expect_err("cut off");
+        case.engine.history().apply(&ctx(), &plan).expect_err("cut off");
         fail::remove(point);
         let case = case.reopen();
-        assert_eq!(case.engine.recover_all(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(
+            case.engine.maintenance().recover_all(&ctx()).expect("recovers").finished.len(),
+            1,
+            "{point}"
+        );
         assert_eq!(case.messages(&session), ["a", "aa", "b", "ba"], "{point}");
         assert_eq!((case.read("f").as_deref(), case.head(&session)), (Some("two"), None));
         case.assert_consistent();
@@ -148,9 +155,9 @@ fn checkpoint_name_resolves_to_newest() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.run_turn(&session, "a", ("f", Some("one")));
-    case.engine.create_checkpoint(&ctx(), &session, "good").expect("named");
+    case.engine.history().checkpoints().create(&ctx(), &session, "good").expect("named");
     case.run_turn(&session, "b", ("f", Some("two")));
-    let named = case.engine.list_checkpoints(&ctx(), &session).expect("reads");
+    let named = case.engine.history().checkpoints().list(&ctx(), &session).expect("reads");
     assert_eq!(named.iter().map(|it| it.name.as_str()).collect::<Vec<_>>(), ["good"]);
 
     jump(&case, &session, &SessionPoint::Checkpoint("good".to_owned()));
@@ -158,7 +165,7 @@ fn checkpoint_name_resolves_to_newest() {
     assert_eq!(case.head(&session).map(|head| head.0).as_deref(), Some("b"));
 
     let report = jump(&case, &session, &SessionPoint::After(turns(&case, &session)[1].clone()));
-    case.engine.create_checkpoint(&ctx(), &session, "good").expect("named again");
+    case.engine.history().checkpoints().create(&ctx(), &session, "good").expect("named again");
     case.undo(&session, &UndoTarget::Last);
     jump(&case, &session, &SessionPoint::Checkpoint("good".to_owned()));
     assert_eq!(case.read("f").as_deref(), Some("two"));
@@ -178,12 +185,13 @@ fn jump_scope_files_or_conversation() {
     let start = SessionPoint::Before(turns(&case, &session)[0].clone());
     let go = |scope| {
         let options = UndoOptions { scope, ..UndoOptions::default() };
-        let plan = case.engine.plan_jump(&ctx(), &session, &start, &options).expect("a plan");
-        case.engine.apply_plan(&ctx(), &plan).expect("applied");
+        let plan =
+            case.engine.history().plan_jump(&ctx(), &session, &start, &options).expect("a plan");
+        case.engine.history().apply(&ctx(), &plan).expect("applied");
         (case.read("f").is_some(), case.head(&session).is_some())
     };
     assert_eq!(go(UndoScope::Files), (false, false));
-    case.engine.unrevert(&ctx(), &session).expect("reads");
+    case.engine.history().reverts().unrevert(&ctx(), &session).expect("reads");
     assert_eq!(go(UndoScope::Conversation), (false, true));
 }
 
@@ -198,19 +206,24 @@ fn unknown_point_and_jump_during_turn_are_rejected() {
         SessionPoint::Seq(SessionSeq(9999)),
         SessionPoint::Seq(SessionSeq(1)),
     ] {
-        let none = case.engine.plan_jump(&ctx(), &session, &point, &UndoOptions::default());
+        let none =
+            case.engine.history().plan_jump(&ctx(), &session, &point, &UndoOptions::default());
         assert!(matches!(none, Err(EngineError::NoPoint { .. })), "{none:?}");
     }
     let plan = plan(&case, &session, &SessionPoint::Before(turns(&case, &session)[0].clone()));
     let turn = case.begin_prompted_turn(&session, "b");
-    let busy = case.engine.apply_plan(&ctx(), &plan);
+    let busy = case.engine.history().apply(&ctx(), &plan);
     assert!(matches!(busy, Err(EngineError::Store(StoreError::Busy(_)))), "{busy:?}");
-    let busy = case.engine.create_checkpoint(&ctx(), &session, "now");
+    let busy = case.engine.history().checkpoints().create(&ctx(), &session, "now");
     assert!(matches!(busy, Err(EngineError::Store(StoreError::Busy(_)))), "{busy:?}");
     assert_eq!(case.read("f").as_deref(), Some("one"));
     case.end(&turn);
     let head = turnstone_core::operation::SessionHead { message: mid("none"), part: None };
-    case.engine.plan_head_move(&ctx(), &session, Some(head)).expect_err("no such message");
+    case.engine
+        .history()
+        .reverts()
+        .plan_head_move(&ctx(), &session, Some(head))
+        .expect_err("no such message");
 }
 
 #[test]
@@ -219,24 +232,25 @@ fn removed_checkpoint_point_stays_reachable() {
     let session = case.session("ses_a", None);
     let turn = case.turn(&session, "f", Some("one"));
     for name in ["a", "b", "a"] {
-        case.engine.create_checkpoint(&ctx(), &session, name).expect("named");
+        case.engine.history().checkpoints().create(&ctx(), &session, name).expect("named");
     }
     let names = |case: &EngineFixture| {
-        let found = case.engine.list_checkpoints(&ctx(), &session).expect("reads");
+        let found = case.engine.history().checkpoints().list(&ctx(), &session).expect("reads");
         found.into_iter().map(|it| it.name).collect::<Vec<_>>()
     };
-    let gone = case.engine.remove_checkpoint(&ctx(), &session, "a").expect("given up");
+    let gone = case.engine.history().checkpoints().remove(&ctx(), &session, "a").expect("given up");
     assert_eq!((gone.len(), names(&case)), (2, vec!["b".to_owned()]));
     let options = UndoOptions::default();
-    let plan = |point: &SessionPoint| case.engine.plan_jump(&ctx(), &session, point, &options);
+    let plan =
+        |point: &SessionPoint| case.engine.history().plan_jump(&ctx(), &session, point, &options);
     assert!(matches!(
         plan(&SessionPoint::Checkpoint("a".into())),
         Err(EngineError::NoPoint { .. })
     ));
     plan(&SessionPoint::Operation(gone[0].operation.clone())).expect("a plan");
     plan(&SessionPoint::After(turn)).expect("a plan");
-    let again = case.engine.remove_checkpoint(&ctx(), &session, "a");
+    let again = case.engine.history().checkpoints().remove(&ctx(), &session, "a");
     assert!(matches!(again, Err(EngineError::NoPoint { .. })), "{again:?}");
-    case.engine.create_checkpoint(&ctx(), &session, "a").expect("named");
+    case.engine.history().checkpoints().create(&ctx(), &session, "a").expect("named");
     assert_eq!(names(&case), ["b", "a"], "a name may be used again");
 }

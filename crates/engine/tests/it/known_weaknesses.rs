@@ -56,8 +56,8 @@ fn undo_with_missing_captures_changes_no_file() {
     assert!(lose_objects(&case.dir.path().join("data/store")) > 0, "there was something to lose");
     let case = case.reopen();
     let options = UndoOptions::default();
-    let plan = case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options);
-    let report = plan.and_then(|plan| case.engine.apply_plan(&ctx(), &plan));
+    let plan = case.engine.history().plan_undo(&ctx(), &session, &UndoTarget::Last, &options);
+    let report = plan.and_then(|plan| case.engine.history().apply(&ctx(), &plan));
     if let Ok(report) = &report {
         assert!(!report.is_complete(), "nobody says that it was undone: {report:?}");
     }
@@ -79,8 +79,13 @@ fn undo_with_missing_store_changes_no_file() {
     let case = case.reopen();
     fs_err::remove_dir_all(case.dir.path().join("data/store")).expect("removed");
     let case = case.reopen();
-    let plan = case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
-    let report = plan.and_then(|plan| case.engine.apply_plan(&ctx(), &plan));
+    let plan = case.engine.history().plan_undo(
+        &ctx(),
+        &session,
+        &UndoTarget::Last,
+        &UndoOptions::default(),
+    );
+    let report = plan.and_then(|plan| case.engine.history().apply(&ctx(), &plan));
     if let Ok(report) = &report {
         assert!(!report.is_complete(), "nobody says that it was undone: {report:?}");
     }
@@ -95,8 +100,8 @@ fn forks_count_every_step_once() {
     let session = case.session("ses_a", None);
     case.run_turn(&session, "a", ("f", Some("one")));
     case.run_turn(&session, "b", ("f", Some("two")));
-    let one = case.engine.fork_session(&ctx(), &session, None).expect("forks").id;
-    let two = case.engine.fork_session(&ctx(), &one, None).expect("forks").id;
+    let one = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks").id;
+    let two = case.engine.history().forks().fork_session(&ctx(), &one, None).expect("forks").id;
     case.run_turn(&two, "c", ("f", Some("three")));
     let figures = [&session, &one, &two].map(|id| {
         let read = case
@@ -152,7 +157,7 @@ fn nothing_is_written_after_turn_end() {
         |case: &EngineFixture| case.engine.store().read(&ctx(), |r| r.sessions().seq(&session));
     let before = seq(&case).expect("reads");
     // Whatever might still run in the background has a reason to run now.
-    case.engine.recover_all(&ctx()).expect("recovers");
+    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
     assert_eq!(seq(&case).expect("reads"), before);
     let case = case.reopen();
     assert_eq!(seq(&case).expect("reads"), before);
@@ -208,21 +213,26 @@ fn concurrent_session_updates_keep_each_field() {
 fn failed_attempt_leaves_only_executed_calls() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let turn = case.engine.begin_turn(&ctx(), prompt(&session, "u")).expect("begins");
+    let turn = case.engine.turns().begin(&ctx(), prompt(&session, "u")).expect("begins");
     let said = answer(&session, "a", "u");
-    let step = case.engine.begin_step(&ctx(), &turn, said.clone()).expect("begins");
+    let step = case.engine.turns().steps().begin(&ctx(), &turn, said.clone()).expect("begins");
     case.add(&turn, "a", "think", json!({"type": "reasoning", "text": "", "time": {"start": 1}}));
-    case.engine.append_text(&ctx(), &turn, &pid("think"), "half a thought").expect("appended");
+    case.engine
+        .turns()
+        .steps()
+        .append_text(&ctx(), &turn, &pid("think"), "half a thought")
+        .expect("appended");
     let tool = |state| json!({"type": "tool", "callID": "c", "tool": "edit", "state": state});
     let running = json!({"status": "running", "input": {}, "time": {"start": 1}});
     let ran = part(&said, "ran", tool(running));
     let touch = ToolFileAccess::Named(vec!["f".into()]);
-    let run = case.engine.begin_tool(&ctx(), &turn, &ran, &touch).expect("announced");
+    let run =
+        case.engine.turns().steps().begin_tool(&ctx(), &turn, &ran, &touch).expect("announced");
     case.put("f", Some("made"));
     let done = json!({"status": "completed", "input": {}, "output": "", "title": "",
         "metadata": {}, "time": {"start": 1, "end": 2}});
     let done = serde_json::from_value(done).expect("a state");
-    case.engine.end_tool(&ctx(), &turn, run, done).expect("closed");
+    case.engine.turns().steps().end_tool(&ctx(), &turn, run, done).expect("closed");
     case.add(&turn, "a", "text", json!({"type": "text", "text": "", "time": {"start": 1}}));
     let pending = json!({"status": "pending", "input": {}, "raw": "{\"pa"});
     case.add(&turn, "a", "never", tool(pending));
@@ -234,8 +244,11 @@ fn failed_attempt_leaves_only_executed_calls() {
         next: 2_000.into(),
         action: None,
     };
-    let gone =
-        case.engine.clear_failed_attempt(&ctx(), &turn, &mid("a"), &status).expect("cleared");
+    let gone = case
+        .engine
+        .turns()
+        .clear_failed_attempt(&ctx(), &turn, &mid("a"), &status)
+        .expect("cleared");
     assert_eq!(gone, [pid("think"), pid("text"), pid("never"), pid("again")]);
     let shown = case.engine.store().read(&ctx(), |r| r.sessions().status(&session)).expect("reads");
     assert_eq!(shown, status);
@@ -248,7 +261,7 @@ fn failed_attempt_leaves_only_executed_calls() {
     // Cut off before the second attempt: nothing is stuck, and the file can be had back.
     drop((turn, step));
     let case = case.reopen();
-    case.engine.recover_all(&ctx()).expect("recovers");
+    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
     let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Interrupted);
     assert!(case.undo(&session, &UndoTarget::Last).is_complete());
@@ -261,13 +274,13 @@ fn failed_attempt_leaves_only_executed_calls() {
 fn abort_between_attempts_marks_the_answer() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let turn = case.engine.begin_turn(&ctx(), prompt(&session, "u")).expect("begins");
-    case.engine.begin_step(&ctx(), &turn, answer(&session, "a", "u")).expect("begins");
+    let turn = case.engine.turns().begin(&ctx(), prompt(&session, "u")).expect("begins");
+    case.engine.turns().steps().begin(&ctx(), &turn, answer(&session, "a", "u")).expect("begins");
     case.add(&turn, "a", "text", json!({"type": "text", "text": "", "time": {"start": 1}}));
     let (attempt, next) = (1.into(), 2_000.into());
     let status = SessionStatus::Retry { attempt, message: "overloaded".into(), next, action: None };
-    case.engine.clear_failed_attempt(&ctx(), &turn, &mid("a"), &status).expect("cleared");
-    case.engine.abort_turn(&ctx(), &turn).expect("aborted");
+    case.engine.turns().clear_failed_attempt(&ctx(), &turn, &mid("a"), &status).expect("cleared");
+    case.engine.turns().abort(&ctx(), &turn).expect("aborted");
     let MessageBody::Assistant(said) = messages(&case, &session).remove(1).message.body else {
         panic!("an answer")
     };
@@ -287,8 +300,8 @@ fn prompt_of_second_process_at_revert_only_hides() {
     case.run_turn(&session, "b", ("f", Some("two")));
     case.undo(&session, &UndoTarget::Last);
     let beside = open_second_engine(&case);
-    let turn = beside.begin_turn(&ctx(), prompt(&session, "c")).expect("begins");
-    beside.abort_turn(&ctx(), &turn).expect("aborted");
+    let turn = beside.turns().begin(&ctx(), prompt(&session, "c")).expect("begins");
+    beside.turns().abort(&ctx(), &turn).expect("aborted");
     assert_eq!(case.messages(&session), ["a", "aa", "c"]);
     let hidden = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(hidden.len(), 3, "the turn that was taken back is in the ledger");

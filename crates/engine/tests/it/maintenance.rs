@@ -21,15 +21,19 @@ fn maintenance_is_hourly_for_servers_daily_for_commands() {
     let session = case.session("ses_a", None);
     case.turn(&session, "f", Some("one"));
     let stores = |hours: i64, cadence| {
-        case.engine.run_maintenance(&later(hours), cadence).expect("tends").stores
+        case.engine.maintenance().run(&later(hours), cadence).expect("tends").stores
     };
 
     assert_eq!(stores(0, MaintenanceInterval::Daily), 1, "it never ran");
     assert_eq!(stores(1, MaintenanceInterval::Daily), 0);
     assert_eq!(stores(1, MaintenanceInterval::Hourly), 1);
-    let (recovered, tended) = case.engine.recover_and_maintain(&later(1)).expect("sweeps");
+    let (recovered, tended) =
+        case.engine.maintenance().recover_and_maintain(&later(1)).expect("sweeps");
     assert_eq!((recovered.interrupted.len(), tended.stores), (0, 0), "once a minute costs nothing");
-    assert_eq!(case.engine.recover_and_maintain(&later(2)).expect("sweeps").1.stores, 1);
+    assert_eq!(
+        case.engine.maintenance().recover_and_maintain(&later(2)).expect("sweeps").1.stores,
+        1
+    );
     assert_eq!(stores(25, MaintenanceInterval::Daily), 0);
     assert_eq!(stores(26, MaintenanceInterval::Daily), 1);
 }
@@ -43,18 +47,19 @@ fn captures_of_deleted_session_expire_after_retention() {
     case.turn(&gone, "g", Some("two"));
     case.engine.store().delete_session(&ctx(), &gone).expect("deletes");
     let groups = || -> Vec<String> {
-        let vault = case.engine.open_snapshot_handle(&case.root(), NOW).expect("opens");
+        let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
         vault.list_chains().expect("reads").into_keys().collect()
     };
     let directories = [case.root()].into();
 
-    case.engine.run_maintenance_after_delete(&later(2), &directories).expect("tends");
+    case.engine.maintenance().run_after_delete(&later(2), &directories).expect("tends");
     assert_eq!(groups(), ["ses_gone", "ses_kept"], "not before its days are over");
-    case.engine.run_maintenance_after_delete(&later(8 * 24), &directories).expect("tends");
+    case.engine.maintenance().run_after_delete(&later(8 * 24), &directories).expect("tends");
     assert_eq!(groups(), ["ses_kept"]);
     let verified = case
         .engine
-        .open_snapshot_handle(&case.root(), NOW)
+        .snapshots()
+        .open(&case.root(), NOW)
         .expect("opens")
         .verify_objects()
         .expect("reads");
@@ -91,7 +96,7 @@ fn output_file_is_kept_while_referenced() {
     case.edit(&turn, "f", Some("one"));
     case.end(&turn);
 
-    let tended = case.engine.run_maintenance(&ctx(), MaintenanceInterval::Daily).expect("tends");
+    let tended = case.engine.maintenance().run(&ctx(), MaintenanceInterval::Daily).expect("tends");
 
     let mut left: Vec<_> = fs_err::read_dir(&folder).expect("reads").flatten().collect();
     left.sort_by_key(fs_err::DirEntry::file_name);

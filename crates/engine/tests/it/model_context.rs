@@ -25,7 +25,7 @@ pub(crate) fn wanted(overflow: bool) -> CompactionRequest {
 }
 
 pub(crate) fn seen(case: &EngineFixture, session: &SessionId) -> Vec<String> {
-    let context = case.engine.model_context(&ctx(), session).expect("reads");
+    let context = case.engine.turns().contexts().model_context(&ctx(), session).expect("reads");
     context.iter().map(|(message, _)| message.id.as_str()[4..].to_owned()).collect()
 }
 
@@ -65,11 +65,16 @@ pub(crate) fn compact(
     id: &str,
 ) {
     let limits = ModelLimits { context: 100_000, input: 0, output: 8_000 };
-    let planned =
-        case.engine.plan_compaction(&ctx(), &turn.session, request, &target(), (limits, settings));
+    let planned = case.engine.turns().compaction().plan(
+        &ctx(),
+        &turn.session,
+        request,
+        &target(),
+        (limits, settings),
+    );
     let plan = planned.expect("a plan");
     let summary = summary(&turn.session, request, id);
-    case.engine.finish_compaction(&ctx(), turn, &plan, &summary).expect("finished");
+    case.engine.turns().compaction().finish(&ctx(), turn, &plan, &summary).expect("finished");
 }
 
 /// A session of three turns, each a prompt and an answer.
@@ -77,7 +82,7 @@ pub(crate) fn three_turn_session(case: &EngineFixture) -> SessionId {
     let session = case.session("ses_a", None);
     for n in 1..=3 {
         let (prompted, answered) = (format!("u{n}"), format!("a{n}"));
-        let turn = case.engine.begin_turn(&ctx(), prompt(&session, &prompted)).expect("begins");
+        let turn = case.engine.turns().begin(&ctx(), prompt(&session, &prompted)).expect("begins");
         reply(case, &turn, &answered, &prompted, &"word ".repeat(900));
         case.end(&turn);
     }
@@ -89,29 +94,39 @@ fn compaction_keeps_tail_and_previous_summary() {
     let case = EngineFixture::new();
     let session = three_turn_session(&case);
     let (turn, request) =
-        case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
+        case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false)).expect("begins");
     let limits = ModelLimits { context: 100_000, input: 0, output: 8_000 };
     let settings =
         CompactionSettings { preserve_recent_tokens: Some(1_500), ..CompactionSettings::default() };
-    let planned =
-        case.engine.plan_compaction(&ctx(), &session, &request, &target(), (limits, &settings));
+    let planned = case.engine.turns().compaction().plan(
+        &ctx(),
+        &session,
+        &request,
+        &target(),
+        (limits, &settings),
+    );
     let plan = planned.expect("a plan");
     assert_eq!(plan.tail.as_ref().map(MessageId::as_str), Some("msg_u3"));
     assert_eq!(plan.head.len(), 4);
     assert_eq!(plan.previous, None);
     let done = summary(&session, &request, "s1");
-    case.engine.finish_compaction(&ctx(), &turn, &plan, &done).expect("finished");
+    case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
     case.end(&turn);
     let name = request.as_str()[4..].to_owned();
     assert_eq!(seen(&case, &session), [name.as_str(), "s1", "u3", "a3"]);
     assert_eq!(messages(&case, &session).len(), 8, "nothing is gone from the ledger");
 
     let (turn, request) =
-        case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
-    let planned =
-        case.engine.plan_compaction(&ctx(), &session, &request, &target(), (limits, &settings));
+        case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false)).expect("begins");
+    let planned = case.engine.turns().compaction().plan(
+        &ctx(),
+        &session,
+        &request,
+        &target(),
+        (limits, &settings),
+    );
     assert_eq!(planned.expect("a plan").previous.as_deref(), Some("summary s1"));
-    case.engine.abort_turn(&ctx(), &turn).expect("aborted");
+    case.engine.turns().abort(&ctx(), &turn).expect("aborted");
     assert!(seen(&case, &session).contains(&"u3".to_owned()), "an unfinished one cuts nothing");
 }
 
@@ -119,12 +134,18 @@ fn compaction_keeps_tail_and_previous_summary() {
 fn overflowing_turn_is_replayed() {
     let case = EngineFixture::new();
     let session = three_turn_session(&case);
-    let turn = case.engine.begin_turn(&ctx(), prompt(&session, "u4")).expect("begins");
-    let request = case.engine.request_compaction(&ctx(), &turn, &wanted(true)).expect("asked");
+    let turn = case.engine.turns().begin(&ctx(), prompt(&session, "u4")).expect("begins");
+    let request =
+        case.engine.turns().compaction().request(&ctx(), &turn, &wanted(true)).expect("asked");
     let limits = ModelLimits { context: 100_000, input: 0, output: 8_000 };
     let none = CompactionSettings { tail_turns: Some(0), ..CompactionSettings::default() };
-    let planned =
-        case.engine.plan_compaction(&ctx(), &session, &request, &target(), (limits, &none));
+    let planned = case.engine.turns().compaction().plan(
+        &ctx(),
+        &session,
+        &request,
+        &target(),
+        (limits, &none),
+    );
     let plan = planned.expect("a plan");
     assert_eq!(plan.replay.as_ref().map(MessageId::as_str), Some("msg_u4"));
     assert_eq!((plan.head.len(), plan.tail), (6, None), "what is asked again is not summarised");
@@ -137,13 +158,14 @@ fn prompt_during_compaction_is_kept_after_it() {
     let case = EngineFixture::new();
     let session = three_turn_session(&case);
     let (turn, request) =
-        case.engine.begin_compaction(&ctx(), &session, &wanted(false)).expect("begins");
+        case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false)).expect("begins");
     case.engine
+        .turns()
         .enqueue_prompt(&ctx(), prompt(&session, "late"), PromptDelivery::Queue)
         .expect("kept");
     let none = CompactionSettings { tail_turns: Some(0), ..CompactionSettings::default() };
     let foreign = "msg_late".parse().expect("an id");
-    let plan = case.engine.plan_compaction(
+    let plan = case.engine.turns().compaction().plan(
         &ctx(),
         &session,
         &foreign,
@@ -157,7 +179,7 @@ fn prompt_during_compaction_is_kept_after_it() {
     let name = request.as_str()[4..].to_owned();
     assert_eq!(seen(&case, &session), [name.as_str(), "s1"], "the boundary is recognised");
     let turn =
-        case.engine.begin_next_turn(&ctx(), &session).expect("reads").expect("it is answered");
+        case.engine.turns().begin_next(&ctx(), &session).expect("reads").expect("it is answered");
     assert_eq!(seen(&case, &session), [name.as_str(), "s1", "late"], "it is read last");
     case.end(&turn);
 }
@@ -189,10 +211,10 @@ proptest! {
                 ContextAction::Prompt => {
                     let one = prompt(&session, &format!("n{sent}"));
                     sent += 1;
-                    case.engine.enqueue_prompt(&ctx(), one, PromptDelivery::Queue).expect("kept");
+                    case.engine.turns().enqueue_prompt(&ctx(), one, PromptDelivery::Queue).expect("kept");
                 }
                 ContextAction::Compact => if running.is_none() {
-                    let begun = case.engine.begin_compaction(&ctx(), &session, &wanted(false));
+                    let begun = case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false));
                     running = Some(begun.expect("begins"));
                 },
                 ContextAction::Finish => if let Some((turn, request)) = running.take() {
@@ -208,7 +230,7 @@ proptest! {
                 ContextAction::Die => {
                     running = None;
                     case = case.reopen();
-                    case.engine.recover_all(&ctx()).expect("recovers");
+                    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
                 }
             }
         }
@@ -220,7 +242,7 @@ proptest! {
 
 /// Answers the next prompt of the inbox, which must be the last thing a model reads.
 fn answer_next(case: &EngineFixture, session: &SessionId, answered: &mut Vec<String>) -> bool {
-    let Some(turn) = case.engine.begin_next_turn(&ctx(), session).expect("reads") else {
+    let Some(turn) = case.engine.turns().begin_next(&ctx(), session).expect("reads") else {
         return false;
     };
     let last = seen(case, session).pop().expect("something");
@@ -234,7 +256,7 @@ fn answer_next(case: &EngineFixture, session: &SessionId, answered: &mut Vec<Str
 fn tools(case: &EngineFixture, session: &SessionId, count: usize, size: usize) {
     for n in 0..count {
         let prompted = format!("u{n}");
-        let turn = case.engine.begin_turn(&ctx(), prompt(session, &prompted)).expect("begins");
+        let turn = case.engine.turns().begin(&ctx(), prompt(session, &prompted)).expect("begins");
         let mut message = answer(session, &format!("a{n}"), &prompted);
         finish(&mut message);
         let state = json!({"status": "completed", "input": {}, "output": "x".repeat(size),
@@ -256,15 +278,33 @@ fn pruning_is_opt_in_and_keeps_stored_outputs() {
     let session = case.session("ses_a", None);
     // 15,000 tokens each: two turns are passed over, 40,000 tokens protected, the rest goes.
     tools(&case, &session, 8, 60_000);
-    assert!(case.engine.prune_tool_outputs(&ctx(), &session, None, false).expect("off").is_empty());
-    let cleared = case.engine.prune_tool_outputs(&ctx(), &session, None, true).expect("pruned");
+    assert!(
+        case.engine
+            .turns()
+            .contexts()
+            .prune_tool_outputs(&ctx(), &session, None, false)
+            .expect("off")
+            .is_empty()
+    );
+    let cleared = case
+        .engine
+        .turns()
+        .contexts()
+        .prune_tool_outputs(&ctx(), &session, None, true)
+        .expect("pruned");
     let names: Vec<&str> = cleared.iter().map(|id| &id.as_str()[4..]).collect();
     assert_eq!(names, ["t0", "t1", "t2", "t3"]);
     assert!(
-        case.engine.prune_tool_outputs(&ctx(), &session, None, true).expect("again").is_empty(),
+        case.engine
+            .turns()
+            .contexts()
+            .prune_tool_outputs(&ctx(), &session, None, true)
+            .expect("again")
+            .is_empty(),
         "once"
     );
-    let read = case.engine.model_messages(&ctx(), &session, &target()).expect("reads");
+    let read =
+        case.engine.turns().contexts().model_messages(&ctx(), &session, &target()).expect("reads");
     let read = serde_json::to_string(&read).expect("json");
     assert_eq!(read.matches(CLEARED_OUTPUT).count(), 4);
     let stored = serde_json::to_string(&messages(&case, &session)[1].parts[0].body).expect("json");
@@ -277,12 +317,23 @@ fn small_outputs_are_not_pruned() {
     let session = case.session("ses_a", None);
     tools(&case, &session, 6, 60_000);
     assert!(
-        case.engine.prune_tool_outputs(&ctx(), &session, None, true).expect("pruned").len() < 3
+        case.engine
+            .turns()
+            .contexts()
+            .prune_tool_outputs(&ctx(), &session, None, true)
+            .expect("pruned")
+            .len()
+            < 3
     );
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     tools(&case, &session, 4, 60_000);
     assert!(
-        case.engine.prune_tool_outputs(&ctx(), &session, None, true).expect("pruned").is_empty()
+        case.engine
+            .turns()
+            .contexts()
+            .prune_tool_outputs(&ctx(), &session, None, true)
+            .expect("pruned")
+            .is_empty()
     );
 }

@@ -47,7 +47,7 @@ fn bash(pattern: &str) -> PermissionQuery {
 }
 
 fn ask(case: &EngineFixture, turn: &Turn, pattern: &str) -> PermissionOutcome {
-    case.engine.ask_permission(&ctx(), turn, &bash(pattern), &base()).expect("asked")
+    case.engine.permissions().ask(&ctx(), turn, &bash(pattern), &base()).expect("asked")
 }
 
 fn pending(case: &EngineFixture, turn: &Turn, pattern: &str) -> PermissionId {
@@ -93,7 +93,7 @@ fn once_always_and_reject_take_effect() {
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     let reply = |id: &PermissionId, answer| {
-        case.engine.reply_permission(&ctx(), id, answer, None, &base()).expect("answered")
+        case.engine.permissions().reply(&ctx(), id, answer, None, &base()).expect("answered")
     };
     let once = pending(&case, &turn, "git status");
     let done = reply(&once, PermissionReply::Once);
@@ -115,10 +115,12 @@ fn once_always_and_reject_take_effect() {
     for id in [&other, &more] {
         assert!(is_replied(&case, id, PermissionReply::Reject), "all that the session asks");
     }
-    let again = case.engine.reply_permission(&ctx(), &more, PermissionReply::Once, None, &base());
+    let again =
+        case.engine.permissions().reply(&ctx(), &more, PermissionReply::Once, None, &base());
     assert!(matches!(again, Err(PermissionError::Reply(ReplyError::NotPending(_)))), "{again:?}");
     let unknown = "per_unknown".parse().expect("an id");
-    let none = case.engine.reply_permission(&ctx(), &unknown, PermissionReply::Once, None, &base());
+    let none =
+        case.engine.permissions().reply(&ctx(), &unknown, PermissionReply::Once, None, &base());
     assert!(matches!(none, Err(PermissionError::Reply(ReplyError::NoSuchRequest(_)))), "{none:?}");
     case.end(&turn);
 }
@@ -131,7 +133,7 @@ fn reject_affects_own_session_and_denial_asks_no_one() {
     let mine = pending(&case, &turns[0], "ls");
     let theirs = pending(&case, &turns[1], "ls");
     let reject = PermissionReply::Reject;
-    case.engine.reply_permission(&ctx(), &mine, reject, Some("no"), &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &mine, reject, Some("no"), &base()).expect("answered");
     assert_eq!(state(&case, &theirs), RequestState::Pending);
     set_rules(&case, &one, vec![rule("bash", "rm *", RuleAction::Deny)]);
     let denied = ask(&case, &turns[0], "rm -r /");
@@ -152,17 +154,24 @@ fn waiting_turn_survives_restart_and_resumes_once() {
     assert_eq!(turn_state(&case, &session), TurnState::Waiting);
     drop(turn);
     let case = case.reopen();
-    case.engine.recover_all(&ctx()).expect("recovers");
+    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
     assert_eq!(turn_state(&case, &session), TurnState::Waiting, "nobody ended it");
-    let told = case.engine.pending_requests(&ctx(), None).expect("reads");
+    let told = case.engine.permissions().pending(&ctx(), None).expect("reads");
     assert_eq!(told.len(), 1, "it is told again");
     assert_eq!(told[0].id.as_str(), id.as_str());
-    assert!(case.engine.resume_turn(&ctx(), &session).expect("reads").is_none(), "not answered");
+    assert!(
+        case.engine.permissions().resume_turn(&ctx(), &session).expect("reads").is_none(),
+        "not answered"
+    );
 
     let once = PermissionReply::Once;
-    case.engine.reply_permission(&ctx(), &id, once, None, &base()).expect("answered");
-    let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
-    assert!(case.engine.resume_turn(&ctx(), &session).expect("reads").is_none(), "once");
+    case.engine.permissions().reply(&ctx(), &id, once, None, &base()).expect("answered");
+    let resumed =
+        case.engine.permissions().resume_turn(&ctx(), &session).expect("reads").expect("goes on");
+    assert!(
+        case.engine.permissions().resume_turn(&ctx(), &session).expect("reads").is_none(),
+        "once"
+    );
     assert_eq!(turn_state(&case, &session), TurnState::Running);
     case.edit(&resumed.turn, "f", Some("made"));
     case.end(&resumed.turn);
@@ -178,18 +187,22 @@ fn question_survives_restart_and_is_answered_once() {
     let question = json!({"questions": [{"question": "Which?", "header": "Which",
         "options": [{"label": "this", "description": "d"}]}]});
     let question = serde_json::from_value(question).expect("a question");
-    let id = case.engine.ask_question(&ctx(), &turn, question, true).expect("asked");
+    let id = case.engine.permissions().ask_question(&ctx(), &turn, question, true).expect("asked");
     let case = case.reopen();
-    let told = case.engine.pending_requests(&ctx(), Some(&session)).expect("reads");
+    let told = case.engine.permissions().pending(&ctx(), Some(&session)).expect("reads");
     assert_eq!(told.len(), 1);
     assert_eq!(told[0].id.as_str(), id.as_str());
     let answers = |label: &str| RequestState::Answered { answers: vec![vec![label.into()]] };
-    case.engine.answer_question(&ctx(), &told[0].id, answers("this")).expect("answered");
+    case.engine
+        .permissions()
+        .answer_question(&ctx(), &told[0].id, answers("this"))
+        .expect("answered");
     assert!(
-        case.engine.answer_question(&ctx(), &told[0].id, answers("that")).is_err(),
+        case.engine.permissions().answer_question(&ctx(), &told[0].id, answers("that")).is_err(),
         "the first counts"
     );
-    let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
+    let resumed =
+        case.engine.permissions().resume_turn(&ctx(), &session).expect("reads").expect("goes on");
     case.end(&resumed.turn);
 }
 
@@ -202,7 +215,7 @@ fn concurrent_answers_count_once() {
     let other =
         Engine::open(EngineSettings::new(&case.dir.path().join("data")), NOW).expect("opens");
     let reply = |engine: &Engine, answer| {
-        engine.reply_permission(&ctx(), &id, answer, None, &base()).is_ok()
+        engine.permissions().reply(&ctx(), &id, answer, None, &base()).is_ok()
     };
     let answers: Vec<bool> = std::thread::scope(|scope| {
         let one = scope.spawn(|| reply(&case.engine, PermissionReply::Always));
@@ -210,7 +223,8 @@ fn concurrent_answers_count_once() {
         vec![one.join().expect("done"), two.join().expect("done")]
     });
     assert_eq!(answers.iter().filter(|ok| **ok).count(), 1);
-    let granted = case.engine.list_approvals(&ctx(), &project()).expect("reads");
+    let granted =
+        case.engine.permissions().rules().list_approvals(&ctx(), &project()).expect("reads");
     assert_eq!(granted.len(), usize::from(answers[0]), "a lost answer grants nothing");
     case.end(&turn);
 }
@@ -222,7 +236,12 @@ fn rule_order_is_fixed_and_prompt_keeps_session_rules() {
     let parent = case.session("ses_a", None);
     let child = case.session("ses_b", Some("ses_a"));
     let explain = |session: &SessionId, permission: &str, pattern: &str| {
-        let rules = case.engine.read_effective_rules(&ctx(), session, &base()).expect("reads");
+        let rules = case
+            .engine
+            .permissions()
+            .rules()
+            .effective_over(&ctx(), session, &base())
+            .expect("reads");
         let told = rules.explain(permission, pattern);
         (told.action, told.source)
     };
@@ -246,7 +265,7 @@ fn rule_order_is_fixed_and_prompt_keeps_session_rules() {
     if let turnstone_core::model::MessageBody::User(user) = &mut with_tools.message.body {
         user.tools = json!({"webfetch": false, "read": true}).as_object().cloned();
     }
-    let turn = case.engine.begin_turn(&ctx(), with_tools).expect("begins");
+    let turn = case.engine.turns().begin(&ctx(), with_tools).expect("begins");
     assert_eq!(explain(&child, "webfetch", "x"), (RuleAction::Deny, Some(RuleSource::Session)));
     assert_eq!(explain(&child, "bash", "ls"), (RuleAction::Allow, Some(RuleSource::Session)), "W9");
     assert_eq!(explain(&child, "bash", "rm x"), (RuleAction::Deny, Some(RuleSource::Parent)), "W9");
@@ -261,21 +280,40 @@ fn revoked_approval_is_not_restored_by_redo() {
     let turn = case.begin(&session);
     let id = pending(&case, &turn, "git log");
     let always = PermissionReply::Always;
-    case.engine.reply_permission(&ctx(), &id, always, None, &base()).expect("answered");
-    case.engine.continue_turn(&ctx(), &turn).expect("goes on");
+    case.engine.permissions().reply(&ctx(), &id, always, None, &base()).expect("answered");
+    case.engine.permissions().continue_turn(&ctx(), &turn).expect("goes on");
     case.edit(&turn, "f", Some("x"));
     case.end(&turn);
     let case = case.reopen();
-    let granted = case.engine.list_approvals(&ctx(), &project()).expect("reads");
+    let granted =
+        case.engine.permissions().rules().list_approvals(&ctx(), &project()).expect("reads");
     assert_eq!(granted, [rule("bash", "git *", RuleAction::Allow)], "it is durable");
-    assert!(case.engine.revoke_approval(&ctx(), &project(), &granted[0]).expect("revoked"));
     assert!(
-        !case.engine.revoke_approval(&ctx(), &project(), &granted[0]).expect("nothing"),
+        case.engine
+            .permissions()
+            .rules()
+            .revoke_approval(&ctx(), &project(), &granted[0])
+            .expect("revoked")
+    );
+    assert!(
+        !case
+            .engine
+            .permissions()
+            .rules()
+            .revoke_approval(&ctx(), &project(), &granted[0])
+            .expect("nothing"),
         "once"
     );
     case.undo(&session, &UndoTarget::Last);
     case.redo(&session);
-    assert!(case.engine.list_approvals(&ctx(), &project()).expect("reads").is_empty());
+    assert!(
+        case.engine
+            .permissions()
+            .rules()
+            .list_approvals(&ctx(), &project())
+            .expect("reads")
+            .is_empty()
+    );
     let turn = case.begin(&session);
     assert!(matches!(ask(&case, &turn, "git log"), PermissionOutcome::Pending(_)));
     case.end(&turn);
@@ -300,7 +338,7 @@ fn gate_allows_people_asks_for_models_records_denials() {
     let session = case.session("ses_a", None);
     let paths = ["src/main.rs".to_owned()];
     let require = |ctx: &Context| {
-        case.engine.require_permission(ctx, &session, GatedOperation::Revert, &paths)
+        case.engine.permissions().gates().require(ctx, &session, GatedOperation::Revert, &paths)
     };
     require(&by(CallerRole::Person)).expect("a person");
     require(&by(CallerRole::Named)).expect("the client of the session");
@@ -313,17 +351,20 @@ fn gate_allows_people_asks_for_models_records_denials() {
         assert!(
             matches!(again, Err(EngineError::PermissionPending { request: same, .. }) if same == request)
         );
-        assert_eq!(case.engine.find_gate_answer(&ctx, &request).expect("reads"), None);
+        assert_eq!(
+            case.engine.permissions().gates().find_answer(&ctx, &request).expect("reads"),
+            None
+        );
         let once = PermissionReply::Once;
-        let own = case.engine.reply_permission(&ctx, &request, once, None, &base());
+        let own = case.engine.permissions().reply(&ctx, &request, once, None, &base());
         assert!(
             matches!(own, Err(PermissionError::Reply(ReplyError::NotAllowedToAnswer(_)))),
             "{own:?}"
         );
         let person = by(CallerRole::Person);
-        case.engine.reply_permission(&person, &request, once, None, &base()).expect("answered");
+        case.engine.permissions().reply(&person, &request, once, None, &base()).expect("answered");
         require(&ctx).expect("answered");
-        let other = case.engine.require_permission(
+        let other = case.engine.permissions().gates().require(
             &ctx,
             &session,
             GatedOperation::Revert,
@@ -340,7 +381,7 @@ fn gate_allows_people_asks_for_models_records_denials() {
     };
     assert_eq!((pattern.as_str(), why), ("src/main.rs", GateRefusal::Rule(RuleSource::Session)));
     assert!(seq(&case, &session) > before, "the refusal is in the log");
-    assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
+    assert!(case.engine.permissions().pending(&ctx(), None).expect("reads").is_empty());
 }
 
 /// A client that repeats its request makes a new plan each time; the answer to the first counts for it.
@@ -353,13 +394,13 @@ fn answer_lets_a_repeated_undo_with_the_same_paths_pass_once() {
     let options = UndoOptions::default();
     let tool = Context { request: Some("r1".to_owned()), ..by(CallerRole::Tool) };
     let undo = || {
-        let plan = case.engine.plan_undo(&tool, &session, &UndoTarget::Last, &options)?;
-        case.engine.apply_plan(&tool, &plan)
+        let plan = case.engine.history().plan_undo(&tool, &session, &UndoTarget::Last, &options)?;
+        case.engine.history().apply(&tool, &plan)
     };
     let Err(EngineError::PermissionPending { request, .. }) = undo() else { panic!("asked about") };
     assert_eq!((request.as_str(), case.read("f").as_deref()), ("per_r1", Some("x")));
     let once = PermissionReply::Once;
-    case.engine.reply_permission(&ctx(), &request, once, None, &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &request, once, None, &base()).expect("answered");
     assert!(undo().expect("granted").is_complete());
     assert_eq!(case.read("f"), None);
 
@@ -379,39 +420,48 @@ fn refused_gate_blocks_undo_redo_revert_and_jump() {
     let session = case.session("ses_a", None);
     let turn = case.turn(&session, "f", Some("x"));
     let options = UndoOptions::default();
-    let plan =
-        case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
+    let plan = case
+        .engine
+        .history()
+        .plan_undo(&ctx(), &session, &UndoTarget::Last, &options)
+        .expect("a plan");
 
     // A tool asks; nothing happens until a person has answered, and then just this plan.
     let tool = by(CallerRole::Tool);
-    let Err(EngineError::PermissionPending { request, .. }) = case.engine.apply_plan(&tool, &plan)
+    let Err(EngineError::PermissionPending { request, .. }) =
+        case.engine.history().apply(&tool, &plan)
     else {
         panic!("asked about")
     };
     assert_eq!(case.read("f").as_deref(), Some("x"));
     let once = PermissionReply::Once;
-    case.engine.reply_permission(&ctx(), &request, once, None, &base()).expect("answered");
-    assert!(case.engine.apply_plan(&tool, &plan).expect("applied").is_complete());
+    case.engine.permissions().reply(&ctx(), &request, once, None, &base()).expect("answered");
+    assert!(case.engine.history().apply(&tool, &plan).expect("applied").is_complete());
     assert_eq!(case.read("f"), None);
 
     set_rules(&case, &session, vec![rule("revert", "*", RuleAction::Deny)]);
-    let redo =
-        case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
-    let jump = case.engine.plan_jump(&ctx(), &session, &SessionPoint::After(turn), &options);
-    let head = case.engine.plan_head_move(&ctx(), &session, None).expect("a plan");
+    let redo = case
+        .engine
+        .history()
+        .plan_redo(&ctx(), &session, &UndoTarget::Last, &options)
+        .expect("a plan");
+    let jump =
+        case.engine.history().plan_jump(&ctx(), &session, &SessionPoint::After(turn), &options);
+    let head =
+        case.engine.history().reverts().plan_head_move(&ctx(), &session, None).expect("a plan");
     let operations = || case.engine.store().read(&ctx(), |r| r.operations().list(&session));
     let before = operations().expect("reads").len();
     for refused in [
-        case.engine.apply_plan(&ctx(), &redo).map(drop),
-        case.engine.apply_plan(&ctx(), &jump.expect("a plan")).map(drop),
-        case.engine.apply_plan(&ctx(), &head).map(drop),
-        case.engine.unrevert(&ctx(), &session).map(drop),
+        case.engine.history().apply(&ctx(), &redo).map(drop),
+        case.engine.history().apply(&ctx(), &jump.expect("a plan")).map(drop),
+        case.engine.history().apply(&ctx(), &head).map(drop),
+        case.engine.history().reverts().unrevert(&ctx(), &session).map(drop),
     ] {
         assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
     }
     assert_eq!(operations().expect("reads").len(), before, "none was begun");
     assert_eq!(case.read("f"), None);
-    assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
+    assert!(case.engine.permissions().pending(&ctx(), None).expect("reads").is_empty());
 }
 
 /// Proves R37.
@@ -421,16 +471,19 @@ fn rejected_operation_stays_rejected() {
     let session = case.session("ses_a", None);
     case.turn(&session, "f", Some("x"));
     let options = UndoOptions::default();
-    let plan =
-        case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
+    let plan = case
+        .engine
+        .history()
+        .plan_undo(&ctx(), &session, &UndoTarget::Last, &options)
+        .expect("a plan");
     let Err(EngineError::PermissionPending { request, .. }) =
-        case.engine.apply_plan(&somebody_else(), &plan)
+        case.engine.history().apply(&somebody_else(), &plan)
     else {
         panic!("asked about")
     };
     let no = PermissionReply::Reject;
-    case.engine.reply_permission(&ctx(), &request, no, None, &base()).expect("answered");
-    let refused = case.engine.apply_plan(&somebody_else(), &plan);
+    case.engine.permissions().reply(&ctx(), &request, no, None, &base()).expect("answered");
+    let refused = case.engine.history().apply(&somebody_else(), &plan);
     assert!(
         matches!(refused, Err(EngineError::PermissionRefused { why: GateRefusal::Answer, .. })),
         "{refused:?}"
@@ -444,7 +497,7 @@ fn last_rule_source_decides() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let told = || {
-        let rules = case.engine.effective_rules(&ctx(), &session).expect("reads");
+        let rules = case.engine.permissions().rules().effective(&ctx(), &session).expect("reads");
         let each = rules.explain_each("bash", "ls -l");
         let last = rules.explain("bash", "ls -l");
         assert_eq!(each.last().map(|it| it.source), Some(last.source));
@@ -456,7 +509,7 @@ fn last_rule_source_decides() {
     case.put("turnstone.json", Some(r#"{"permission": {"bash": {"ls *": "allow"}}}"#));
     assert_eq!(told().last(), Some(&(RuleSource::Project, RuleAction::Allow)));
     let stored = rule("bash", "*", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &stored).expect("stored");
+    case.engine.permissions().rules().set(&ctx(), &project(), &stored).expect("stored");
     assert_eq!(told().last(), Some(&(RuleSource::Stored, RuleAction::Deny)));
     set_rules(&case, &session, vec![rule("bash", "ls*", RuleAction::Ask)]);
     assert_eq!(told().last(), Some(&(RuleSource::Session, RuleAction::Ask)));
@@ -473,8 +526,10 @@ fn last_rule_source_decides() {
             (RuleSource::Approval, RuleAction::Allow),
         ]
     );
-    assert!(case.engine.unset_rule(&ctx(), &project(), &stored).expect("removed"));
-    assert!(!case.engine.unset_rule(&ctx(), &project(), &stored).expect("nothing"));
+    assert!(case.engine.permissions().rules().unset(&ctx(), &project(), &stored).expect("removed"));
+    assert!(
+        !case.engine.permissions().rules().unset(&ctx(), &project(), &stored).expect("nothing")
+    );
     case.assert_consistent();
 }
 
@@ -486,7 +541,7 @@ fn invalid_project_rule_file_is_an_error_and_opens_no_gate() {
     case.turn(&session, "f", Some("x"));
     case.put("opencode.json", Some("{\"permission\": {\"revert\": \"nev"));
     let plan = case.plan(&session, &UndoTarget::Last);
-    let refused = case.engine.apply_plan(&ctx(), &plan);
+    let refused = case.engine.history().apply(&ctx(), &plan);
     assert!(matches!(refused, Err(EngineError::UnreadableRules { .. })), "{refused:?}");
     assert_eq!(case.read("f").as_deref(), Some("x"));
 }
@@ -496,7 +551,7 @@ fn unreadable_rule_file_errors_quote_no_content() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let file = case.root().join("turnstone.json");
-    let refusal = || match case.engine.effective_rules(&ctx(), &session) {
+    let refusal = || match case.engine.permissions().rules().effective(&ctx(), &session) {
         Err(EngineError::UnreadableRules { path, reason }) => {
             assert_eq!(path, file);
             reason

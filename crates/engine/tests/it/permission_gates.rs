@@ -40,7 +40,7 @@ fn loosen_every_rule(case: &EngineFixture, session: &SessionId) {
     case.put("turnstone.json", Some(&file.to_string()));
     case.put("opencode.json", Some(&file.to_string()));
     for rule in &allow {
-        case.engine.set_rule(&ctx(), &project(), rule).expect("stored");
+        case.engine.permissions().rules().set(&ctx(), &project(), rule).expect("stored");
     }
     let (id, rules) = (session.clone(), allow.to_vec());
     let write = move |tx: &Tx<'_>| {
@@ -71,36 +71,46 @@ fn user_denial_overrides_files_rules_and_approvals() {
     let session = case.session("ses_a", None);
     loosen_every_rule(&case, &session);
     let engine = engine_denying_rm_and_delete(&case);
-    let rules = engine.effective_rules(&ctx(), &session).expect("reads");
+    let rules = engine.permissions().rules().effective(&ctx(), &session).expect("reads");
     let found = rules.explain("bash", "rm -r x");
     assert_eq!((found.action, found.source), (RuleAction::Deny, Some(RuleSource::User)));
     assert!(found.is_final);
     assert_eq!(rules.explain("bash", "ls").action, RuleAction::Allow);
 
-    let turn =
-        engine.begin_turn(&ctx(), crate::engine_fixture::prompt(&session, "u1")).expect("begins");
-    let base = engine.read_base_rules(&ctx(), &session).expect("reads");
-    let asked = engine.ask_permission(&ctx(), &turn, &bash("rm -r x"), &base).expect("judged");
+    let turn = engine
+        .turns()
+        .begin(&ctx(), crate::engine_fixture::prompt(&session, "u1"))
+        .expect("begins");
+    let base = engine.permissions().rules().base(&ctx(), &session).expect("reads");
+    let asked = engine.permissions().ask(&ctx(), &turn, &bash("rm -r x"), &base).expect("judged");
     assert!(matches!(asked, PermissionOutcome::Denied(_)), "{asked:?}");
     let (_, beside) = engine
-        .ask_permission_without_turn(&ctx(), &session, None, &bash("rm -r x").ask, &base)
+        .permissions()
+        .ask_without_turn(&ctx(), &session, None, &bash("rm -r x").ask, &base)
         .expect("judged");
     assert!(matches!(beside, PermissionOutcome::Denied(_)), "{beside:?}");
     engine
-        .end_turn(&ctx(), &turn, turnstone_core::turn::TurnOutcome::Completed, None)
+        .turns()
+        .end(&ctx(), &turn, turnstone_core::turn::TurnOutcome::Completed, None)
         .expect("ends");
 
-    let refused = engine.delete_session(&ctx(), &session);
+    let refused = engine.projects().delete_session(&ctx(), &session);
     let Err(EngineError::PermissionRefused { gate: GatedOperation::Delete, why, .. }) = refused
     else {
         panic!("{refused:?}")
     };
     assert_eq!(why, GateRefusal::Rule(RuleSource::User));
-    let kept =
-        engine.require_permission(&ctx(), &session, GatedOperation::Revert, &["kept/a".to_owned()]);
+    let kept = engine.permissions().gates().require(
+        &ctx(),
+        &session,
+        GatedOperation::Revert,
+        &["kept/a".to_owned()],
+    );
     assert!(matches!(kept, Err(EngineError::PermissionRefused { .. })), "{kept:?}");
     engine
-        .require_permission(&ctx(), &session, GatedOperation::Revert, &["other".to_owned()])
+        .permissions()
+        .gates()
+        .require(&ctx(), &session, GatedOperation::Revert, &["other".to_owned()])
         .expect("allowed");
 }
 
@@ -111,19 +121,22 @@ fn answer_is_rejected_after_user_denial() {
     let turn = case.begin(&session);
     let ask_all = vec![PermissionRule::new("bash", "*", RuleAction::Ask)];
     let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
-    let asked = case.engine.ask_permission(&ctx(), &turn, &bash("rm x"), &base).expect("asked");
+    let asked = case.engine.permissions().ask(&ctx(), &turn, &bash("rm x"), &base).expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     let engine = engine_denying_rm_and_delete(&case);
-    let base = engine.read_base_rules(&ctx(), &session).expect("reads");
+    let base = engine.permissions().rules().base(&ctx(), &session).expect("reads");
     for answer in [PermissionReply::Once, PermissionReply::Always] {
-        let refused = engine.reply_permission(&ctx(), &id, answer, None, &base);
+        let refused = engine.permissions().reply(&ctx(), &id, answer, None, &base);
         let is_denied =
             matches!(refused, Err(PermissionError::Reply(ReplyError::DeniedByUser { .. })));
         assert!(is_denied, "{refused:?}");
     }
-    assert!(engine.list_approvals(&ctx(), &project()).expect("reads").is_empty());
+    assert!(
+        engine.permissions().rules().list_approvals(&ctx(), &project()).expect("reads").is_empty()
+    );
     engine
-        .reply_permission(&ctx(), &id, PermissionReply::Reject, None, &base)
+        .permissions()
+        .reply(&ctx(), &id, PermissionReply::Reject, None, &base)
         .expect("a person may always say no");
     case.end(&turn);
 }
@@ -137,8 +150,11 @@ fn user_rule_files_are_final_and_size_limited() {
     let mut settings = EngineSettings::new(&case.dir.path().join("data"));
     settings.rules.user_files = vec![case.dir.path().join("missing.json"), file.clone()];
     let engine = Engine::open(settings, NOW).expect("opens");
-    let explain =
-        || Ok::<_, EngineError>(engine.effective_rules(&ctx(), &session)?.explain("bash", "rm"));
+    let explain = || {
+        Ok::<_, EngineError>(
+            engine.permissions().rules().effective(&ctx(), &session)?.explain("bash", "rm"),
+        )
+    };
     fs_err::write(&file, "{ // mine\n\"permission\": {\"bash\": \"deny\"}}").expect("written");
     assert!(explain().expect("reads").is_final);
     // What cannot be read may hold a denial: it opens nothing.
@@ -159,12 +175,13 @@ fn runners_tools_and_requesters_cannot_answer() {
     let ask_all = vec![PermissionRule::new("bash", "*", RuleAction::Ask)];
     let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
     let named = ctx().with_role(CallerRole::Named);
-    let asked = case.engine.ask_permission(&named, &turn, &bash("make"), &base).expect("asked");
+    let asked = case.engine.permissions().ask(&named, &turn, &bash("make"), &base).expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     let question = json!({"questions": [{"question": "Which?", "header": "Which",
         "options": [{"label": "this", "description": "d"}]}]});
     let question = serde_json::from_value(question).expect("a question");
-    let question = case.engine.ask_question(&named, &turn, question, false).expect("asked");
+    let question =
+        case.engine.permissions().ask_question(&named, &turn, question, false).expect("asked");
     let question = RequestId::Question(question);
     let bob = Context::new(Actor::new("bob").expect("actor"), NOW);
     let once = PermissionReply::Once;
@@ -173,15 +190,16 @@ fn runners_tools_and_requesters_cannot_answer() {
     };
     for who in [ctx().with_role(CallerRole::Runner), ctx().with_role(CallerRole::Tool), named, bob]
     {
-        let reply = case.engine.reply_permission(&who, &id, once, None, &base);
+        let reply = case.engine.permissions().reply(&who, &id, once, None, &base);
         assert!(reply.is_err_and(is_refused), "{who:?}");
         let state = RequestState::Answered { answers: vec![vec!["this".into()]] };
-        let answered = case.engine.answer_question(&who, &question, state);
+        let answered = case.engine.permissions().answer_question(&who, &question, state);
         assert!(answered.is_err_and(is_refused), "{who:?}");
     }
-    assert_eq!(case.engine.pending_requests(&ctx(), None).expect("reads").len(), 2);
-    case.engine.reply_permission(&ctx(), &id, once, None, &base).expect("a person");
-    let rejected = case.engine.answer_question(&ctx(), &question, RequestState::Rejected);
+    assert_eq!(case.engine.permissions().pending(&ctx(), None).expect("reads").len(), 2);
+    case.engine.permissions().reply(&ctx(), &id, once, None, &base).expect("a person");
+    let rejected =
+        case.engine.permissions().answer_question(&ctx(), &question, RequestState::Rejected);
     rejected.expect("a person");
     case.end(&turn);
 }
@@ -192,7 +210,7 @@ fn delete_gate_asks_tools_and_obeys_denials() {
     let (session, child) = (case.session("ses_a", None), case.session("ses_b", Some("ses_a")));
     let runner = ctx().with_role(CallerRole::Runner);
     let runner = Context { request: Some("deletion".to_owned()), ..runner };
-    let asked = case.engine.delete_session(&runner, &session);
+    let asked = case.engine.projects().delete_session(&runner, &session);
     let Err(EngineError::PermissionPending { gate: GatedOperation::Delete, request }) = asked
     else {
         panic!("{asked:?}")
@@ -204,21 +222,24 @@ fn delete_gate_asks_tools_and_obeys_denials() {
 
     // A rule about the child protects it from the deletion of its parent, and that is in the log.
     let rule = PermissionRule::new("delete", "ses_b", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
     let seq = || case.engine.store().read(&ctx(), |r| r.sessions().seq(&session)).expect("reads");
     let before = seq();
-    let refused = case.engine.delete_session(&ctx(), &session);
+    let refused = case.engine.projects().delete_session(&ctx(), &session);
     assert!(
         matches!(&refused, Err(EngineError::PermissionRefused { pattern, .. }) if pattern == "ses_b"),
         "{refused:?}"
     );
     assert!(is_there(&session) && is_there(&child) && seq() > before);
-    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
+    case.engine.permissions().rules().unset(&ctx(), &project(), &rule).expect("removed");
 
-    let base = case.engine.read_base_rules(&ctx(), &session).expect("reads");
+    let base = case.engine.permissions().rules().base(&ctx(), &session).expect("reads");
     let once = PermissionReply::Once;
-    case.engine.reply_permission(&ctx(), &request, once, None, &base).expect("answered");
-    assert_eq!(case.engine.delete_session(&runner, &session).expect("deleted").sessions.len(), 2);
+    case.engine.permissions().reply(&ctx(), &request, once, None, &base).expect("answered");
+    assert_eq!(
+        case.engine.projects().delete_session(&runner, &session).expect("deleted").sessions.len(),
+        2
+    );
     assert!(!is_there(&session) && !is_there(&child));
 }
 
@@ -227,11 +248,11 @@ fn project_removal_passes_delete_gate() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let tool = ctx().with_role(CallerRole::Tool);
-    let asked = case.engine.remove_project(&tool, &project(), true);
+    let asked = case.engine.projects().remove(&tool, &project(), true);
     assert!(asked.is_err(), "{asked:?}");
     let rule = PermissionRule::new("delete", "*", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
-    let refused = case.engine.remove_project(&ctx(), &project(), true);
+    case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.projects().remove(&ctx(), &project(), true);
     assert!(refused.is_err(), "{refused:?}");
     let found = case.engine.store().read(&ctx(), |r| r.sessions().find(&session)).expect("reads");
     assert!(found.is_some());
@@ -241,9 +262,9 @@ fn project_removal_passes_delete_gate() {
 fn checkpoint_removal_passes_gate() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    case.engine.create_checkpoint(&ctx(), &session, "noon").expect("made");
+    case.engine.history().checkpoints().create(&ctx(), &session, "noon").expect("made");
     let tool = ctx().with_role(CallerRole::Tool);
-    let asked = case.engine.remove_checkpoint(&tool, &session, "noon");
+    let asked = case.engine.history().checkpoints().remove(&tool, &session, "noon");
     assert!(
         matches!(
             asked,
@@ -252,12 +273,15 @@ fn checkpoint_removal_passes_gate() {
         "{asked:?}"
     );
     let rule = PermissionRule::new("checkpoint", "noon", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
-    let refused = case.engine.remove_checkpoint(&ctx(), &session, "noon");
+    case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.history().checkpoints().remove(&ctx(), &session, "noon");
     assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
-    assert_eq!(case.engine.list_checkpoints(&ctx(), &session).expect("reads").len(), 1);
-    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
-    assert_eq!(case.engine.remove_checkpoint(&ctx(), &session, "noon").expect("gone").len(), 1);
+    assert_eq!(case.engine.history().checkpoints().list(&ctx(), &session).expect("reads").len(), 1);
+    case.engine.permissions().rules().unset(&ctx(), &project(), &rule).expect("removed");
+    assert_eq!(
+        case.engine.history().checkpoints().remove(&ctx(), &session, "noon").expect("gone").len(),
+        1
+    );
 }
 
 #[test]
@@ -266,26 +290,30 @@ fn forget_passes_forget_and_revert_gates() {
     let session = case.session("ses_a", None);
     case.turn(&session, ".env", Some("SECRET_TOKEN=abcdefgh\n"));
     let patterns = [".env".to_owned()];
-    let plan = case.engine.plan_forget(&ctx(), &case.root(), &patterns).expect("a plan");
+    let plan =
+        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &patterns).expect("a plan");
     let tool = ctx().with_role(CallerRole::Tool);
-    let asked = case.engine.apply_forget(&tool, &plan);
+    let asked = case.engine.maintenance().forgets().apply(&tool, &plan);
     assert!(
         matches!(asked, Err(EngineError::PermissionPending { gate: GatedOperation::Forget, .. })),
         "{asked:?}"
     );
     for name in ["forget", "revert"] {
         let rule = PermissionRule::new(name, "*", RuleAction::Deny);
-        case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
-        let refused = case.engine.apply_forget(&ctx(), &plan);
+        case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
+        let refused = case.engine.maintenance().forgets().apply(&ctx(), &plan);
         assert!(
             matches!(refused, Err(EngineError::PermissionRefused { .. })),
             "{name}: {refused:?}"
         );
-        case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
+        case.engine.permissions().rules().unset(&ctx(), &project(), &rule).expect("removed");
     }
-    let again = case.engine.plan_forget(&ctx(), &case.root(), &patterns).expect("a plan");
+    let again =
+        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &patterns).expect("a plan");
     assert_eq!(again.captured.versions.len(), plan.captured.versions.len(), "nothing is forgotten");
-    assert!(case.engine.apply_forget(&ctx(), &plan).expect("forgotten").captures > 0);
+    assert!(
+        case.engine.maintenance().forgets().apply(&ctx(), &plan).expect("forgotten").captures > 0
+    );
 }
 
 #[test]
@@ -294,18 +322,24 @@ fn forget_asks_for_every_matching_path() {
     let session = case.session("ses_a", None);
     case.turn(&session, ".env", Some("SECRET_TOKEN=abcdefgh\n"));
     case.turn(&session, "build/x", Some("generated long ago\n"));
-    let plan = |pattern: &str| case.engine.plan_forget(&ctx(), &case.root(), &[pattern.to_owned()]);
+    let plan = |pattern: &str| {
+        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &[pattern.to_owned()])
+    };
     for bad in ["build/x\n.env", "", "  ", "#", "!.env"] {
         let refused = plan(bad);
         assert!(matches!(refused, Err(EngineError::BadPattern { .. })), "{bad:?}: {refused:?}");
     }
     let rule = PermissionRule::new("forget", "*.env", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
     let wildcard = plan(".en?").expect("a plan");
     assert_eq!(wildcard.paths.iter().collect::<Vec<_>>(), [".env"]);
-    let refused = case.engine.apply_forget(&ctx(), &wildcard);
+    let refused = case.engine.maintenance().forgets().apply(&ctx(), &wildcard);
     assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
-    case.engine.apply_forget(&ctx(), &plan("build").expect("a plan")).expect("another path");
+    case.engine
+        .maintenance()
+        .forgets()
+        .apply(&ctx(), &plan("build").expect("a plan"))
+        .expect("another path");
 }
 
 #[test]
@@ -313,7 +347,7 @@ fn gate_without_sessions_obeys_configured_rules() {
     let case = EngineFixture::new();
     let paths = ["a".to_owned()];
     let require = |engine: &Engine, ctx: &Context, directory: &Path| {
-        engine.require_permission_at(ctx, directory, GatedOperation::Revert, &paths)
+        engine.permissions().gates().require_at(ctx, directory, GatedOperation::Revert, &paths)
     };
     let (inside, outside) = (case.root(), case.dir.path().join("elsewhere"));
     fs_err::create_dir(&outside).expect("made");
@@ -339,7 +373,7 @@ fn gate_without_sessions_obeys_configured_rules() {
         fs_err::remove_file(&file).expect("removed");
     }
     let rule = PermissionRule::new("revert", "*", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
+    case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
     assert!(require(&case.engine, &ctx(), &inside).is_err(), "stored rules count");
     require(&case.engine, &ctx(), &outside).expect("they are of that project");
 
@@ -374,8 +408,12 @@ fn a_session_outside_of_its_project_brings_no_rules_of_its_directory() {
     case.put("turnstone.json", Some(r#"{"permission": {"revert": "deny"}}"#));
     let paths = ["a".to_owned()];
     for who in [ctx(), ctx().with_role(CallerRole::Tool)] {
-        let refused =
-            case.engine.require_permission_at(&who, &root, GatedOperation::Revert, &paths);
+        let refused = case.engine.permissions().gates().require_at(
+            &who,
+            &root,
+            GatedOperation::Revert,
+            &paths,
+        );
         let by_project = GateRefusal::Rule(RuleSource::Project);
         assert!(
             matches!(refused, Err(EngineError::PermissionRefused { why, .. }) if why == by_project),
@@ -383,7 +421,12 @@ fn a_session_outside_of_its_project_brings_no_rules_of_its_directory() {
         );
         for id in ["ses_evil", "ses_inner"] {
             let id: SessionId = id.parse().expect("an id");
-            let refused = case.engine.require_permission(&who, &id, GatedOperation::Revert, &paths);
+            let refused = case.engine.permissions().gates().require(
+                &who,
+                &id,
+                GatedOperation::Revert,
+                &paths,
+            );
             assert!(
                 matches!(refused, Err(EngineError::PermissionRefused { why, .. }) if why == by_project),
                 "{id}: {refused:?}"
@@ -392,7 +435,7 @@ fn a_session_outside_of_its_project_brings_no_rules_of_its_directory() {
     }
     // A question about the project is asked in a session of the project.
     let tool = ctx().with_role(CallerRole::Tool);
-    let asked = case.engine.require_permission_in_project(
+    let asked = case.engine.permissions().gates().require_in_project(
         &tool,
         &project(),
         GatedOperation::Worktree,
@@ -416,11 +459,17 @@ fn the_newest_session_of_a_named_actor_gives_it_no_project() {
     case.engine.store().write(&bob, write).wait().expect("written");
     let id: SessionId = "ses_bob".parse().expect("an id");
     case.engine
-        .require_permission(&bob, &id, GatedOperation::Revert, &[])
+        .permissions()
+        .gates()
+        .require(&bob, &id, GatedOperation::Revert, &[])
         .expect("its own session");
     for gate in [GatedOperation::Worktree, GatedOperation::Delete, GatedOperation::Revert] {
-        let asked =
-            case.engine.require_permission_in_project(&bob, &project(), gate, &["x".to_owned()]);
+        let asked = case.engine.permissions().gates().require_in_project(
+            &bob,
+            &project(),
+            gate,
+            &["x".to_owned()],
+        );
         assert!(matches!(asked, Err(EngineError::PermissionPending { .. })), "{asked:?}");
     }
 }
@@ -434,14 +483,17 @@ fn a_named_actor_answers_once_at_most() {
     let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
     let runner =
         Context::new(Actor::new("runner r").expect("actor"), NOW).with_role(CallerRole::Runner);
-    let asked = case.engine.ask_permission(&runner, &turn, &bash("make"), &base).expect("asked");
+    let asked = case.engine.permissions().ask(&runner, &turn, &bash("make"), &base).expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     // The session is its own, so it may answer, for this one time.
     let named = ctx().with_role(CallerRole::Named);
-    let reply = |answer| case.engine.reply_permission(&named, &id, answer, None, &base);
+    let reply = |answer| case.engine.permissions().reply(&named, &id, answer, None, &base);
     let refused = reply(PermissionReply::Always);
     assert!(matches!(refused, Err(PermissionError::Reply(ReplyError::OnlyOnce(_)))), "{refused:?}");
-    assert_eq!(case.engine.list_approvals(&ctx(), &project()).expect("reads"), []);
+    assert_eq!(
+        case.engine.permissions().rules().list_approvals(&ctx(), &project()).expect("reads"),
+        []
+    );
     reply(PermissionReply::Once).expect("once");
     case.end(&turn);
 }
@@ -451,9 +503,13 @@ fn overwriting_a_checkpoint_passes_the_gate_of_its_removal() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let runner = ctx().with_role(CallerRole::Runner);
-    case.engine.create_checkpoint(&runner, &session, "new").expect("a new name is free");
-    case.engine.create_checkpoint(&ctx(), &session, "noon").expect("made");
-    let asked = case.engine.create_checkpoint(&runner, &session, "noon");
+    case.engine
+        .history()
+        .checkpoints()
+        .create(&runner, &session, "new")
+        .expect("a new name is free");
+    case.engine.history().checkpoints().create(&ctx(), &session, "noon").expect("made");
+    let asked = case.engine.history().checkpoints().create(&runner, &session, "noon");
     assert!(
         matches!(
             asked,
@@ -461,13 +517,13 @@ fn overwriting_a_checkpoint_passes_the_gate_of_its_removal() {
         ),
         "{asked:?}"
     );
-    assert_eq!(case.engine.list_checkpoints(&ctx(), &session).expect("reads").len(), 2);
+    assert_eq!(case.engine.history().checkpoints().list(&ctx(), &session).expect("reads").len(), 2);
     let rule = PermissionRule::new("checkpoint", "noon", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
-    let refused = case.engine.create_checkpoint(&ctx(), &session, "noon");
+    case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.history().checkpoints().create(&ctx(), &session, "noon");
     assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
-    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
-    case.engine.create_checkpoint(&ctx(), &session, "noon").expect("a person may");
+    case.engine.permissions().rules().unset(&ctx(), &project(), &rule).expect("removed");
+    case.engine.history().checkpoints().create(&ctx(), &session, "noon").expect("a person may");
 }
 
 #[test]
@@ -477,17 +533,17 @@ fn relinking_a_project_passes_the_gate_of_its_worktrees() {
     let other = case.dir.path().join("other");
     fs_err::create_dir(&other).expect("made");
     let tool = ctx().with_role(CallerRole::Tool);
-    let asked = case.engine.relink_project(&tool, &project(), &other);
+    let asked = case.engine.projects().relink(&tool, &project(), &other);
     assert!(
         matches!(asked, Err(EngineError::PermissionPending { gate: GatedOperation::Worktree, .. })),
         "{asked:?}"
     );
     let rule = PermissionRule::new("worktree", "*/other", RuleAction::Deny);
-    case.engine.set_rule(&ctx(), &project(), &rule).expect("stored");
-    let refused = case.engine.relink_project(&ctx(), &project(), &other);
+    case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
+    let refused = case.engine.projects().relink(&ctx(), &project(), &other);
     assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
     let found = case.engine.store().read(&ctx(), |r| r.projects().find(&project())).expect("reads");
     assert!(found.is_some_and(|it| it.sandboxes.is_empty()), "nothing has changed");
-    case.engine.unset_rule(&ctx(), &project(), &rule).expect("removed");
-    case.engine.relink_project(&ctx(), &project(), &other).expect("a person may");
+    case.engine.permissions().rules().unset(&ctx(), &project(), &rule).expect("removed");
+    case.engine.projects().relink(&ctx(), &project(), &other).expect("a person may");
 }

@@ -67,9 +67,9 @@ fn child_plays_its_part() {
     };
     match told["part"].as_str().expect("a part") {
         "asks" => {
-            let turn = engine.begin_turn(&ctx(), prompt(&session, "asked")).expect("begins");
+            let turn = engine.turns().begin(&ctx(), prompt(&session, "asked")).expect("begins");
             let Ok(PermissionOutcome::Pending(id)) =
-                engine.ask_permission(&ctx(), &turn, &make(), &base())
+                engine.permissions().ask(&ctx(), &turn, &make(), &base())
             else {
                 panic!("it is asked")
             };
@@ -77,7 +77,7 @@ fn child_plays_its_part() {
             wait();
         }
         "reads" => {
-            engine.read_file(&ctx(), &session, Path::new("f")).expect("read");
+            engine.tool_calls().read_file(&ctx(), &session, Path::new("f")).expect("read");
             say("read");
             wait();
         }
@@ -85,8 +85,8 @@ fn child_plays_its_part() {
         "dies in turns" => {
             for name in SESSIONS {
                 let session: SessionId = name.parse().expect("an id");
-                let turn = engine.begin_turn(&ctx(), prompt(&session, name)).expect("begins");
-                engine.open_window_call(&ctx(), &turn, None).expect("opens");
+                let turn = engine.turns().begin(&ctx(), prompt(&session, name)).expect("begins");
+                engine.tool_calls().open_window(&ctx(), &turn, None).expect("opens");
                 fs_err::write(dir.join("work").join(name), "half").expect("written");
             }
             say("in its turns");
@@ -95,7 +95,7 @@ fn child_plays_its_part() {
         "sweeps" => {
             say("open");
             wait();
-            let done = engine.recover_all(&ctx()).expect("recovers");
+            let done = engine.maintenance().recover_all(&ctx()).expect("recovers");
             let ids = |all: Vec<String>| all.join(",");
             let interrupted = done.interrupted.iter().map(ToString::to_string).collect();
             let closed = done.closed.iter().map(ToString::to_string).collect();
@@ -131,17 +131,18 @@ fn request_of_killed_process_can_still_be_answered() {
     let id: PermissionId = read_child_line(&mut asking).parse().expect("an id");
     kill(asking);
     for _ in 0..2 {
-        case.engine.recover_all(&ctx()).expect("recovers");
-        let told = case.engine.pending_requests(&ctx(), None).expect("reads");
+        case.engine.maintenance().recover_all(&ctx()).expect("recovers");
+        let told = case.engine.permissions().pending(&ctx(), None).expect("reads");
         assert_eq!(told.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
     }
     let case = case.reopen();
-    assert_eq!(case.engine.pending_requests(&ctx(), Some(&session)).expect("reads").len(), 1);
+    assert_eq!(case.engine.permissions().pending(&ctx(), Some(&session)).expect("reads").len(), 1);
     let once = PermissionReply::Once;
-    case.engine.reply_permission(&ctx(), &id, once, None, &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &id, once, None, &base()).expect("answered");
     let case = case.reopen();
-    assert!(case.engine.pending_requests(&ctx(), None).expect("reads").is_empty());
-    let resumed = case.engine.resume_turn(&ctx(), &session).expect("reads").expect("goes on");
+    assert!(case.engine.permissions().pending(&ctx(), None).expect("reads").is_empty());
+    let resumed =
+        case.engine.permissions().resume_turn(&ctx(), &session).expect("reads").expect("goes on");
     case.end(&resumed.turn);
     case.assert_consistent();
 }
@@ -158,7 +159,7 @@ fn read_stamps_of_killed_process_are_kept() {
     let write = |turn: &Turn, text: &str| {
         let bytes = Some(text.as_bytes().to_vec());
         let write = FileWriteRequest { path: "f".into(), expected: WritePrecondition::Read, bytes };
-        case.engine.write_file(&ctx(), turn, None, &write)
+        case.engine.tool_calls().write_file(&ctx(), turn, None, &write)
     };
     let turn = case.begin(&session);
     case.put("f", Some("saved since"));
@@ -185,7 +186,7 @@ fn prompts(engine: &Engine, session: &SessionId, name: &str) {
     for n in 0..RACE {
         let one = prompt(session, &format!("{name}{n}"));
         let id = one.message.id.clone();
-        match engine.begin_turn_or_enqueue(&ctx(), one, PromptDelivery::Queue) {
+        match engine.turns().begin_or_enqueue(&ctx(), one, PromptDelivery::Queue) {
             Ok(SubmitOutcome::TurnBegun(turn)) => reply(engine, &turn, &id),
             Ok(SubmitOutcome::Admitted(_)) => {}
             Err(error) => panic!("a prompt is never refused: {error:?}"),
@@ -197,7 +198,7 @@ fn prompts(engine: &Engine, session: &SessionId, name: &str) {
 
 /// Answers the oldest prompt that waits; false if there is none.
 fn answer_next(engine: &Engine, session: &SessionId) -> bool {
-    match engine.begin_next_turn(&ctx(), session) {
+    match engine.turns().begin_next(&ctx(), session) {
         Ok(None) => false,
         Ok(Some(turn)) => {
             let turns = engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
@@ -213,7 +214,7 @@ fn answer_next(engine: &Engine, session: &SessionId) -> bool {
 }
 
 fn reply(engine: &Engine, turn: &Turn, asked: &MessageId) {
-    let seen = engine.model_context(&ctx(), &turn.session).expect("reads");
+    let seen = engine.turns().contexts().model_context(&ctx(), &turn.session).expect("reads");
     assert_eq!(seen.last().map(|it| &it.0.id), Some(asked), "a model reads the prompt last");
     let mut message =
         answer(&turn.session, &format!("r-{}", &asked.as_str()[4..]), &asked.as_str()[4..]);
@@ -225,7 +226,7 @@ fn reply(engine: &Engine, turn: &Turn, asked: &MessageId) {
     };
     engine.store().write(&turn.context(&ctx()), put).wait().expect("put");
     let done = turnstone_core::turn::TurnOutcome::Completed;
-    engine.end_turn(&ctx(), turn, done, None).expect("ends");
+    engine.turns().end(&ctx(), turn, done, None).expect("ends");
 }
 
 /// Compacts again and again, whenever nobody else has the session.
@@ -233,7 +234,7 @@ fn compactions(engine: &Engine, session: &SessionId) {
     let none = Compacting { tail_turns: Some(0), ..Compacting::default() };
     for n in 0..RACE {
         let (turn, request) = loop {
-            match engine.begin_compaction(&ctx(), session, &wanted(false)) {
+            match engine.turns().compaction().begin(&ctx(), session, &wanted(false)) {
                 Ok(begun) => break begun,
                 Err(error) => assert!(is_busy(&error), "{error:?}"),
             }
@@ -241,13 +242,18 @@ fn compactions(engine: &Engine, session: &SessionId) {
         };
         pause();
         let with = (ModelLimits::default(), &none);
-        let plan = engine.plan_compaction(&ctx(), session, &request, &target(), with);
+        let plan = engine.turns().compaction().plan(&ctx(), session, &request, &target(), with);
         let summary = summary(session, &request, &format!("s{n}"));
-        engine.finish_compaction(&ctx(), &turn, &plan.expect("a plan"), &summary).expect("done");
-        let seen = engine.model_context(&ctx(), session).expect("reads");
+        engine
+            .turns()
+            .compaction()
+            .finish(&ctx(), &turn, &plan.expect("a plan"), &summary)
+            .expect("done");
+        let seen = engine.turns().contexts().model_context(&ctx(), session).expect("reads");
         assert_eq!(seen[0].0.id, request, "the boundary is recognised at once");
         engine
-            .end_turn(&ctx(), &turn, turnstone_core::turn::TurnOutcome::Completed, None)
+            .turns()
+            .end(&ctx(), &turn, turnstone_core::turn::TurnOutcome::Completed, None)
             .expect("ends");
     }
 }
@@ -275,7 +281,7 @@ fn assert_nothing_lost(case: &EngineFixture, session: &SessionId, names: &[&str]
         all.iter().filter_map(|it| summarized_request(&it.message)).collect();
     assert_eq!(summed, requests, "each request has its own summary, in their order");
     assert_eq!(summed.len(), RACE);
-    let seen = case.engine.model_context(&ctx(), session).expect("reads");
+    let seen = case.engine.turns().contexts().model_context(&ctx(), session).expect("reads");
     assert_eq!(Some(&&seen[0].0.id), requests.last(), "the newest one cuts");
     let turns = case.engine.store().read(&ctx(), |r| r.turns().list(session)).expect("reads");
     assert!(turns.iter().all(|turn| !turn.state.is_open()));
@@ -304,8 +310,12 @@ fn open_reader_sees_dead_process_turns_end() {
         assert_eq!(turns[0].state, TurnState::Interrupted);
     }
     let of_turn = DiffTarget::Session;
-    let diff =
-        case.engine.diff(&ctx(), &sessions[0], &of_turn, DiffFormat::CountsOnly).expect("compares");
+    let diff = case
+        .engine
+        .history()
+        .diffs()
+        .diff(&ctx(), &sessions[0], &of_turn, DiffFormat::CountsOnly)
+        .expect("compares");
     let left = case
         .engine
         .store()

@@ -9,7 +9,7 @@ use turnstone_engine::{EngineError, NewSession, SnapshotAccess, WorktreeError, W
 use turnstone_store::SessionFilter;
 
 fn session(place: &RepositoryFixture, dir: &Path) -> SessionId {
-    place.engine.create_session(&ctx(), dir, &NewSession::default()).expect("made").id
+    place.engine.projects().create_session(&ctx(), dir, &NewSession::default()).expect("made").id
 }
 
 /// What somebody sees who asks for the sessions of a project.
@@ -108,7 +108,7 @@ fn missing_directory_error_suggests_relink_which_fixes_it() {
     fs_err::rename(&dir, &moved).expect("moved");
     let cover = |place: &RepositoryFixture, id: &SessionId| {
         let found = place.engine.store().read(&ctx(), |r| r.sessions().get(id)).expect("there");
-        place.engine.snapshot_access(&found, ctx().now)
+        place.engine.snapshots().access(&found, ctx().now)
     };
     match cover(&place, &id) {
         Err(error @ EngineError::RootGone { .. }) => {
@@ -118,7 +118,7 @@ fn missing_directory_error_suggests_relink_which_fixes_it() {
         Ok(_) => panic!("covered"),
     }
 
-    let done = place.engine.relink_project(&ctx(), &project, &moved).expect("relinked");
+    let done = place.engine.projects().relink(&ctx(), &project, &moved).expect("relinked");
 
     let moved = fs_err::canonicalize(moved).expect("real").to_string_lossy().into_owned();
     assert_eq!(done.project.worktree, moved);
@@ -141,7 +141,7 @@ fn relink_joins_clone_with_its_sessions() {
     assert_eq!(other.similar, std::slice::from_ref(&first));
     let session = session(&place, &fork);
 
-    let done = place.engine.relink_project(&ctx(), &first, &fork).expect("relinked");
+    let done = place.engine.projects().relink(&ctx(), &first, &fork).expect("relinked");
 
     assert_eq!((done.taken_from, done.moved_from), (Some(other.project.id), None));
     assert_eq!(done.project.worktree, dir.to_string_lossy());
@@ -157,35 +157,36 @@ fn project_removal_keeps_the_user_directory() {
     let id = session(&place, &dir);
     place
         .engine
-        .open_snapshot_handle(&dir, ctx().now)
+        .snapshots()
+        .open(&dir, ctx().now)
         .expect("a store")
         .capture(&turnstone_snapshot::PinGroup::new("g"), ctx().now)
         .expect("captured");
     let (kept_dir, kept) = place.project("kept");
     let kept_session = session(&place, &kept_dir);
     let new = WorktreeRequest { name: Some("x".to_owned()), ..WorktreeRequest::default() };
-    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+    let made = place.engine.projects().worktrees().create(&ctx(), &project, &new).expect("made");
     fs_err::write(made.directory.join("new"), "only here").expect("written");
 
-    let plan = place.engine.plan_project_removal(&ctx(), &project).expect("a plan");
+    let plan = place.engine.projects().plan_removal(&ctx(), &project).expect("a plan");
     assert_eq!(plan.sessions, std::slice::from_ref(&id));
     assert_eq!((plan.stores.len(), plan.worktrees.len()), (1, 1));
-    let refused = place.engine.remove_project(&ctx(), &project, false);
+    let refused = place.engine.projects().remove(&ctx(), &project, false);
     assert!(matches!(refused, Err(WorktreeError::UnsavedWork { .. })), "{refused:?}");
     assert_eq!(seen(&place, &project), [id], "nothing has changed");
 
-    let removed = place.engine.remove_project(&ctx(), &project, true).expect("removed");
+    let removed = place.engine.projects().remove(&ctx(), &project, true).expect("removed");
 
     assert!(removed.kept.is_empty(), "{removed:?}");
     assert!(!made.directory.exists() && dir.join("file").exists() && dir.join(".git").exists());
     assert!(seen(&place, &project).is_empty());
     let store = place.dir.path().join("data/store").join(&plan.stores[0].0);
     assert!(!store.exists());
-    let listed = place.engine.list_projects(&ctx()).expect("listed");
+    let listed = place.engine.projects().list(&ctx()).expect("listed");
     assert_eq!(listed.iter().map(|it| &it.project.id).collect::<Vec<_>>(), [&kept]);
     assert_eq!((listed[0].sessions, listed[0].exists), (1, true));
     assert_eq!(seen(&place, &kept), [kept_session]);
-    let again = place.engine.remove_project(&ctx(), &project, true);
+    let again = place.engine.projects().remove(&ctx(), &project, true);
     assert!(matches!(again, Err(WorktreeError::Engine(EngineError::NoProject(_)))), "{again:?}");
     assert_ne!(place.open(&dir).project.id, project, "what was granted there is not inherited");
 }
@@ -196,28 +197,28 @@ fn write_in_other_project_root_is_captured_and_undone() {
     let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     let new = WorktreeRequest { name: Some("x".to_owned()), ..WorktreeRequest::default() };
-    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+    let made = place.engine.projects().worktrees().create(&ctx(), &project, &new).expect("made");
     let session = session(&place, &dir);
     let engine = &place.engine;
     let turn = begin(&place, &session);
     let nowhere = place.dir.path().join("nowhere");
     let paths = ["file".into(), made.directory.join("file"), nowhere.clone()];
-    let call = engine.open_named_call(&ctx(), &turn, None, &paths).expect("opens");
+    let call = engine.tool_calls().open_named(&ctx(), &turn, None, &paths).expect("opens");
     assert_eq!((call.other_roots.len(), &call.outside[..]), (1, &[nowhere][..]));
     assert!(call.is_covered(), "but for one path");
     let (here, there) = (dir.join("file"), made.directory.join("file"));
     for path in [&here, &there] {
         fs_err::write(path, "two\n").expect("written");
     }
-    let closed = engine.close_call(&ctx(), &turn, &call).expect("closes");
+    let closed = engine.tool_calls().close(&ctx(), &turn, &call).expect("closes");
     assert_eq!((closed.changes.len(), closed.other_roots[0].changes.len()), (1, 1));
     let done = turnstone_core::turn::TurnOutcome::Completed;
-    engine.end_turn(&ctx(), &turn, done, None).expect("ends");
+    engine.turns().end(&ctx(), &turn, done, None).expect("ends");
 
     let options = turnstone_engine::UndoOptions::default();
     let last = turnstone_engine::UndoTarget::Last;
-    let plan = engine.plan_undo(&ctx(), &session, &last, &options).expect("a plan");
-    let report = engine.apply_plan(&ctx(), &plan).expect("applied");
+    let plan = engine.history().plan_undo(&ctx(), &session, &last, &options).expect("a plan");
+    let report = engine.history().apply(&ctx(), &plan).expect("applied");
 
     assert!(report.is_complete() && report.roots.len() == 2, "{report:?}");
     for path in [&here, &there] {
@@ -235,18 +236,23 @@ fn undo_works_after_directory_move() {
         place.open(&dir);
         let id = session(&place, &dir);
         let turn = begin(&place, &id);
-        let call =
-            place.engine.open_named_call(&ctx(), &turn, None, &["file".into()]).expect("opens");
+        let call = place
+            .engine
+            .tool_calls()
+            .open_named(&ctx(), &turn, None, &["file".into()])
+            .expect("opens");
         fs_err::write(dir.join("file"), "two\n").expect("written");
-        place.engine.close_call(&ctx(), &turn, &call).expect("closes");
+        place.engine.tool_calls().close(&ctx(), &turn, &call).expect("closes");
         let done = turnstone_core::turn::TurnOutcome::Completed;
-        place.engine.end_turn(&ctx(), &turn, done, None).expect("ends");
+        place.engine.turns().end(&ctx(), &turn, done, None).expect("ends");
         drop(call);
         let moved = place.dir.path().join("moved");
         fs_err::rename(&dir, &moved).expect("moved");
 
         match relinked {
-            true => drop(place.engine.relink_project(&ctx(), &project, &moved).expect("relinked")),
+            true => {
+                drop(place.engine.projects().relink(&ctx(), &project, &moved).expect("relinked"))
+            }
             false => assert_eq!(place.open(&moved).project.id, project),
         }
 
@@ -255,8 +261,8 @@ fn undo_works_after_directory_move() {
         assert!(found.directory.ends_with("/moved"), "{}", found.directory);
         let options = turnstone_engine::UndoOptions::default();
         let last = turnstone_engine::UndoTarget::Last;
-        let plan = place.engine.plan_undo(&ctx(), &id, &last, &options).expect("a plan");
-        assert!(place.engine.apply_plan(&ctx(), &plan).expect("applied").is_complete());
+        let plan = place.engine.history().plan_undo(&ctx(), &id, &last, &options).expect("a plan");
+        assert!(place.engine.history().apply(&ctx(), &plan).expect("applied").is_complete());
         assert_eq!(fs_err::read_to_string(moved.join("file")).expect("there"), "one\n");
     }
 }
@@ -270,5 +276,5 @@ fn begin(place: &RepositoryFixture, session: &SessionId) -> turnstone_engine::Tu
         body: serde_json::from_value(body).expect("user"),
     };
     let prompt = turnstone_engine::Prompt { message, parts: Vec::new() };
-    place.engine.begin_turn(&ctx(), prompt).expect("begins")
+    place.engine.turns().begin(&ctx(), prompt).expect("begins")
 }

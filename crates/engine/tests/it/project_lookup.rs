@@ -29,7 +29,7 @@ impl LookupFixture {
     }
 
     fn open(&self, path: &Path) -> OpenedProject {
-        self.engine.open_project(&ctx(), path).expect("opens")
+        self.engine.projects().open(&ctx(), path).expect("opens")
     }
 }
 
@@ -126,7 +126,8 @@ fn derived_project_equals_the_stored_one() {
     git(place.dir.path(), &["clone", "-q", "app", "fork"]);
     let fork = place.dir.path().join("fork");
     let projects = || place.engine.store().read(&ctx(), |r| r.projects().list()).expect("read");
-    let derive = |path: &Path| place.engine.find_or_derive_project(&ctx(), path).expect("derived");
+    let derive =
+        |path: &Path| place.engine.projects().find_or_derive(&ctx(), path).expect("derived");
     for path in [&plain, &unborn, &app, &fork] {
         let before = projects();
         let derived = derive(path);
@@ -140,7 +141,7 @@ fn derived_project_equals_the_stored_one() {
     }
     // A project that was removed keeps its id to itself.
     let first = place.open(&plain).project.id;
-    place.engine.remove_project(&ctx(), &first, false).expect("removed");
+    place.engine.projects().remove(&ctx(), &first, false).expect("removed");
     let derived = derive(&plain).project.id;
     assert_ne!(derived, first);
     assert_eq!(place.open(&plain).project.id, derived);
@@ -156,12 +157,13 @@ fn lookup_recovers_sessions_of_moved_directory_only() {
         git(dir, &["remote", "add", "origin", &format!("https://host.example{}", dir.display())]);
         git(dir, &["commit", "-q", "--allow-empty", "--amend", "-m", &dir.to_string_lossy()]);
     }
-    let session = place.engine.create_session(&ctx(), &old, &NewSession::default()).expect("made");
+    let session =
+        place.engine.projects().create_session(&ctx(), &old, &NewSession::default()).expect("made");
     place.open(&empty);
     let moved = |name: &str| place.dir.path().join(name);
     fs_err::rename(&old, moved("new")).expect("moved");
     fs_err::rename(&empty, moved("still-empty")).expect("moved");
-    let derive = |path: &Path| place.engine.find_or_derive_project(&ctx(), path).expect("found");
+    let derive = |path: &Path| place.engine.projects().find_or_derive(&ctx(), path).expect("found");
     assert!(derive(&moved("new")).is_stored);
     let session =
         place.engine.store().read(&ctx(), |r| r.sessions().get(&session.id)).expect("read");
@@ -175,12 +177,15 @@ fn session_stores_directory_and_relative_path() {
     let dir = place.make("app");
     repository(&dir);
     let inner = place.make("app/src");
-    let session = place.engine.create_session(&ctx(), &inner, &NewSession::default());
+    let session = place.engine.projects().create_session(&ctx(), &inner, &NewSession::default());
     let session = session.expect("made");
     assert_eq!(session.path.as_deref(), Some("src"));
     assert!(session.directory.ends_with("/app/src"), "{}", session.directory);
-    let gone =
-        place.engine.create_session(&ctx(), Path::new("/nowhere/at/all"), &NewSession::default());
+    let gone = place.engine.projects().create_session(
+        &ctx(),
+        Path::new("/nowhere/at/all"),
+        &NewSession::default(),
+    );
     assert!(gone.is_err());
 }
 
@@ -208,19 +213,22 @@ fn failing_git_is_an_error_but_missing_git_is_not() {
     git(&work, &["init", "-q"]);
 
     let engine = failing(dir.path(), "fatal: bad object HEAD");
-    let opened = engine.open_project(&ctx(), &work);
+    let opened = engine.projects().open(&ctx(), &work);
     assert!(matches!(opened, Err(EngineError::Git(_))), "{opened:?}");
     assert!(engine.store().read(&ctx(), |r| r.projects().list()).expect("reads").is_empty());
     // Where there is no repository git is not asked.
-    assert_eq!(engine.open_project(&ctx(), &plain).expect("a plain directory").project.vcs, None);
+    assert_eq!(
+        engine.projects().open(&ctx(), &plain).expect("a plain directory").project.vcs,
+        None
+    );
     drop(engine);
 
     let without = GitEnvironment { path: dir.path().into(), ..GitEnvironment::default() };
     let settings = EngineSettings { git: without, ..EngineSettings::new(&dir.path().join("data")) };
     let engine = Engine::open(settings, NOW).expect("opens");
-    let known = engine.open_project(&ctx(), &work).expect("works without git");
+    let known = engine.projects().open(&ctx(), &work).expect("works without git");
     assert_eq!(known.project.vcs.as_deref(), Some("git"));
-    let same = engine.open_project(&ctx(), &work).expect("works without git");
+    let same = engine.projects().open(&ctx(), &work).expect("works without git");
     assert_eq!(same.project.id, known.project.id);
 }
 
@@ -248,7 +256,7 @@ fn git_file_without_back_pointer_is_rejected() {
     git(&victim, &["init", "-q"]);
     git(&victim, &["commit", "-q", "--allow-empty", "-m", "one"]);
     fs_err::write(hostile.join(".git"), "gitdir: ../victim/.git\n").expect("written");
-    let refused = place.engine.open_project(&ctx(), &hostile).unwrap_err();
+    let refused = place.engine.projects().open(&ctx(), &hostile).unwrap_err();
     assert!(matches!(refused, EngineError::Repository(_)), "{refused}");
-    assert!(place.engine.find_repository(&hostile).is_err());
+    assert!(place.engine.projects().repositories().find(&hostile).is_err());
 }

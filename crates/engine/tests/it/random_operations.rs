@@ -135,7 +135,8 @@ impl RandomRun {
                 self.case.put(&file.to_string(), Some(&self.model.file(*file)));
             }
             RandomStep::Undo if self.model.standing == 0 => {
-                let none = engine.plan_undo(&ctx(), &self.session, &UndoTarget::Last, &options);
+                let none =
+                    engine.history().plan_undo(&ctx(), &self.session, &UndoTarget::Last, &options);
                 assert!(matches!(none, Err(EngineError::NothingToUndo(_))), "{none:?}");
             }
             RandomStep::Undo => {
@@ -143,34 +144,40 @@ impl RandomRun {
                 self.model.standing -= 1;
             }
             RandomStep::Redo => {
-                let plan = engine.plan_redo(&ctx(), &self.session, &UndoTarget::Last, &options);
+                let plan =
+                    engine.history().plan_redo(&ctx(), &self.session, &UndoTarget::Last, &options);
                 if self.model.standing == self.model.line.len() {
                     assert!(matches!(plan, Err(EngineError::NothingToRedo(_))), "{plan:?}");
                     return;
                 }
-                let report = engine.apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
+                let report =
+                    engine.history().apply(&ctx(), &plan.expect("a plan")).expect("applied");
                 assert!(report.is_complete(), "{report:?}");
                 // As many turns as were taken back together.
                 self.model.standing += report.turns.len();
             }
             RandomStep::Unrevert => {
-                engine.unrevert(&ctx(), &self.session).expect("unreverts");
+                engine.history().reverts().unrevert(&ctx(), &self.session).expect("unreverts");
                 self.model.standing = self.model.line.len();
             }
             RandomStep::Back { to } if !self.model.line.is_empty() => {
                 let to = to % self.model.line.len();
                 let message = self.model.made[self.model.line[to]].message.parse().expect("an id");
                 let head = SessionHead { message, part: None };
-                let plan =
-                    engine.plan_head_move(&ctx(), &self.session, Some(head)).expect("a plan");
-                assert!(engine.apply_plan(&ctx(), &plan).expect("applied").is_complete());
+                let plan = engine
+                    .history()
+                    .reverts()
+                    .plan_head_move(&ctx(), &self.session, Some(head))
+                    .expect("a plan");
+                assert!(engine.history().apply(&ctx(), &plan).expect("applied").is_complete());
                 self.model.standing = to;
             }
             RandomStep::Jump { to } if !self.model.made.is_empty() => {
                 let to = to % self.model.made.len();
                 let point = SessionPoint::After(self.model.made[to].id.clone());
-                let plan = engine.plan_jump(&ctx(), &self.session, &point, &options);
-                let report = engine.apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
+                let plan = engine.history().plan_jump(&ctx(), &self.session, &point, &options);
+                let report =
+                    engine.history().apply(&ctx(), &plan.expect("a plan")).expect("applied");
                 assert!(report.is_complete(), "{report:?}");
                 self.model.jump(to);
             }

@@ -34,7 +34,7 @@ impl RepositoryFixture {
     }
 
     pub(crate) fn open(&self, path: &Path) -> OpenedProject {
-        self.engine.open_project(&ctx(), path).expect("opens")
+        self.engine.projects().open(&ctx(), path).expect("opens")
     }
 
     /// A project with one commit of one file.

@@ -15,12 +15,18 @@ fn revert(
     part: Option<&str>,
 ) -> OperationReport {
     let part = part.map(pid);
-    let done = case.engine.revert(&ctx(), session, &mid(message), part.as_ref());
+    let done =
+        case.engine.history().reverts().revert(&ctx(), session, &mid(message), part.as_ref());
     done.expect("reverts").expect("a boundary")
 }
 
 fn unrevert(case: &EngineFixture, session: &SessionId) -> OperationReport {
-    case.engine.unrevert(&ctx(), session).expect("unreverts").expect("was reverted")
+    case.engine
+        .history()
+        .reverts()
+        .unrevert(&ctx(), session)
+        .expect("unreverts")
+        .expect("was reverted")
 }
 
 fn whole(message: &str) -> Option<(String, Option<String>)> {
@@ -46,13 +52,13 @@ fn revert_moves_head_and_cleanup_hides_messages() {
     assert_eq!(case.messages(&session), ["c", "ca", "b", "ba", "a", "aa"], "still visible");
     assert_eq!((case.read("1").is_some(), case.read("2"), case.read("3")), (true, None, None));
 
-    case.engine.cleanup_revert(&ctx(), &session).expect("cleans");
+    case.engine.history().reverts().cleanup(&ctx(), &session).expect("cleans");
 
     assert_eq!(
         (case.messages(&session), case.head(&session)),
         (vec!["c".into(), "ca".into()], None)
     );
-    case.engine.cleanup_revert(&ctx(), &session).expect("nothing to do");
+    case.engine.history().reverts().cleanup(&ctx(), &session).expect("nothing to do");
     assert_eq!(case.messages(&session).len(), 2, "without a revert nothing happens");
     case.assert_consistent();
 }
@@ -61,7 +67,7 @@ fn revert_moves_head_and_cleanup_hides_messages() {
 fn reverting_first_message_then_cleanup_leaves_none() {
     let (case, session) = three(["1", "2", "3"]);
     revert(&case, &session, "c", None);
-    case.engine.cleanup_revert(&ctx(), &session).expect("cleans");
+    case.engine.history().reverts().cleanup(&ctx(), &session).expect("cleans");
     assert_eq!(case.messages(&session), Vec::<String>::new());
     assert!(["1", "2", "3"].iter().all(|file| case.read(file).is_none()));
 }
@@ -92,7 +98,7 @@ fn second_revert_moves_boundary_with_different_files() {
     assert!(unrevert(&case, &session).is_complete());
     assert_eq!((files(), case.head(&session)), ([true; 3], None));
     assert!(
-        case.engine.unrevert(&ctx(), &session).expect("reads").is_none(),
+        case.engine.history().reverts().unrevert(&ctx(), &session).expect("reads").is_none(),
         "nothing to take back"
     );
 }
@@ -136,7 +142,7 @@ fn revert_to_part_keeps_earlier_parts_on_cleanup() {
     revert(&case, &session, "x", Some("x3"));
     assert_eq!((case.read("one").is_some(), case.read("two")), (true, None));
 
-    case.engine.cleanup_revert(&ctx(), &session).expect("cleans");
+    case.engine.history().reverts().cleanup(&ctx(), &session).expect("cleans");
 
     let parts: Vec<String> =
         case.outline(&session)[1].parts.iter().map(|(id, _)| id.to_string()).collect();
@@ -147,8 +153,8 @@ fn revert_to_part_keeps_earlier_parts_on_cleanup() {
     case.undo(&session, &UndoTarget::Last);
     assert_eq!((case.read("one"), case.read("two")), (None, None));
     let which = UndoTarget::Turn(turns[0].id.clone());
-    let plan = case.engine.plan_redo(&ctx(), &session, &which, &UndoOptions::default());
-    case.engine.apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
+    let plan = case.engine.history().plan_redo(&ctx(), &session, &which, &UndoOptions::default());
+    case.engine.history().apply(&ctx(), &plan.expect("a plan")).expect("applied");
     assert_eq!((case.read("one").is_some(), case.read("two")), (true, None));
     case.assert_consistent();
 }
@@ -173,13 +179,13 @@ fn single_call_or_answer_can_be_undone() {
     assert_eq!(case.head(&session), None, "the conversation stays");
     case.undo(&session, &UndoTarget::Message(mid("x")));
     assert_eq!(case.read("two"), None);
-    let plan = case.engine.plan_redo(
+    let plan = case.engine.history().plan_redo(
         &ctx(),
         &session,
         &UndoTarget::Message(mid("u")),
         &UndoOptions::default(),
     );
-    case.engine.apply_plan(&ctx(), &plan.expect("a plan")).expect("applied");
+    case.engine.history().apply(&ctx(), &plan.expect("a plan")).expect("applied");
     assert_eq!((case.read("one").is_some(), case.read("two").is_some()), (true, true));
 }
 
@@ -189,7 +195,12 @@ fn revert_to_empty_or_unknown_message_changes_nothing() {
     let session = case.session("ses_a", None);
     case.turn(&session, "f", Some("one"));
     for message in ["1", "none"] {
-        let done = case.engine.revert(&ctx(), &session, &mid(message), None).expect("reads");
+        let done = case
+            .engine
+            .history()
+            .reverts()
+            .revert(&ctx(), &session, &mid(message), None)
+            .expect("reads");
         assert!(done.is_none());
     }
     assert_eq!((case.read("f").as_deref(), case.head(&session)), (Some("one"), None));
@@ -222,7 +233,7 @@ fn unrevert_keeps_earlier_undone_turn_undone() {
 fn revert_during_turn_is_rejected() {
     let (case, session) = three(["1", "2", "3"]);
     let turn = case.begin_prompted_turn(&session, "d");
-    let busy = case.engine.revert(&ctx(), &session, &mid("b"), None);
+    let busy = case.engine.history().reverts().revert(&ctx(), &session, &mid("b"), None);
     assert!(matches!(busy, Err(EngineError::Store(StoreError::Busy(_)))), "{busy:?}");
     assert!(case.read("2").is_some() && case.head(&session).is_none());
     case.end(&turn);
@@ -354,10 +365,18 @@ fn interrupted_revert_finishes_once() {
         let (case, session) = three(["1", "2", "3"]);
         revert(&case, &session, "c", None);
         fail::cfg(point, "return").expect("set");
-        case.engine.revert(&ctx(), &session, &mid("a"), None).expect_err("cut off");
+        case.engine
+            .history()
+            .reverts()
+            .revert(&ctx(), &session, &mid("a"), None)
+            .expect_err("cut off");
         fail::remove(point);
         let case = case.reopen();
-        assert_eq!(case.engine.recover_all(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(
+            case.engine.maintenance().recover_all(&ctx()).expect("recovers").finished.len(),
+            1,
+            "{point}"
+        );
         assert_eq!(["1", "2", "3"].map(|file| case.read(file).is_some()), [true, true, false]);
         assert_eq!(case.head(&session), whole("a"));
         scenario.teardown();

@@ -18,7 +18,11 @@ fn end() -> StepEnd {
 
 fn begin(case: &EngineFixture, turn: &Turn, id: &str) -> ModelStep {
     let parent = "1";
-    case.engine.begin_step(&ctx(), turn, answer(&turn.session, id, parent)).expect("begins")
+    case.engine
+        .turns()
+        .steps()
+        .begin(&ctx(), turn, answer(&turn.session, id, parent))
+        .expect("begins")
 }
 
 fn tool(session: &SessionId, message: &str, id: &str) -> Part {
@@ -62,7 +66,7 @@ fn steps_capture_after_baseline_and_list_own_files() {
     assert_eq!(step.snapshot, None, "no baseline, no capture of the whole");
     // A named write needs none; a window makes the baseline.
     case.edit(&turn, "named", Some("n"));
-    let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
+    let done = case.engine.turns().steps().end(&ctx(), &turn, &step, &end()).expect("ends");
     assert_eq!(done.files, [case.root().canonicalize().expect("real").join("named")]);
     assert_eq!(done.snapshot, None);
     case.shell(&turn, || case.put("shell", Some("s")));
@@ -71,7 +75,7 @@ fn steps_capture_after_baseline_and_list_own_files() {
     let before = step.snapshot.clone().expect("a capture");
     case.put("theirs", Some("a person saved this"));
     case.edit(&turn, "named", Some("m"));
-    let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
+    let done = case.engine.turns().steps().end(&ctx(), &turn, &step, &end()).expect("ends");
     case.end(&turn);
 
     assert_ne!(done.snapshot.as_ref(), Some(&before));
@@ -97,17 +101,23 @@ fn tool_run_captures_before_and_reports_changes_after() {
     begin(&case, &turn, "a1");
     let call = tool(&session, "a1", "t1");
     let touch = ToolFileAccess::Named(vec!["f".into()]);
-    let run = case.engine.begin_tool(&ctx(), &turn, &call, &touch).expect("begins");
+    let run = case.engine.turns().steps().begin_tool(&ctx(), &turn, &call, &touch).expect("begins");
     case.put("f", Some("f"));
-    let closed = case.engine.end_tool(&ctx(), &turn, run, completed()).expect("ends");
+    let closed =
+        case.engine.turns().steps().end_tool(&ctx(), &turn, run, completed()).expect("ends");
     assert_eq!(closed.expect("a change set").changes.len(), 1);
     let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     assert_eq!(rows[0].set.part, Some(call.id.clone()));
     // One that touches nothing has none.
     let call = tool(&session, "a1", "t2");
-    let run =
-        case.engine.begin_tool(&ctx(), &turn, &call, &ToolFileAccess::Nothing).expect("begins");
-    let closed = case.engine.end_tool(&ctx(), &turn, run, completed()).expect("ends");
+    let run = case
+        .engine
+        .turns()
+        .steps()
+        .begin_tool(&ctx(), &turn, &call, &ToolFileAccess::Nothing)
+        .expect("begins");
+    let closed =
+        case.engine.turns().steps().end_tool(&ctx(), &turn, run, completed()).expect("ends");
     assert_eq!(closed, None);
     case.end(&turn);
 }
@@ -144,14 +154,20 @@ fn begin_busy_turn(case: &EngineFixture, session: &SessionId) -> Turn {
     let store = case.engine.store();
     store.write(&turn.context(&ctx()), move |tx| tx.messages().put_part(&put)).wait().expect("put");
     for delta in ["half ", "a sen"] {
-        case.engine.append_text(&ctx(), &turn, &text.id, delta).expect("appended");
+        case.engine.turns().steps().append_text(&ctx(), &turn, &text.id, delta).expect("appended");
     }
     let named = ToolFileAccess::Named(vec!["f".into()]);
     let call = tool(session, "a1", "t1");
-    drop(case.engine.begin_tool(&ctx(), &turn, &call, &named).expect("begins"));
+    drop(case.engine.turns().steps().begin_tool(&ctx(), &turn, &call, &named).expect("begins"));
     case.put("f", Some("written before the end"));
     let call = tool(session, "a1", "t2");
-    drop(case.engine.begin_tool(&ctx(), &turn, &call, &ToolFileAccess::Anything).expect("begins"));
+    drop(
+        case.engine
+            .turns()
+            .steps()
+            .begin_tool(&ctx(), &turn, &call, &ToolFileAccess::Anything)
+            .expect("begins"),
+    );
     case.put("g", Some("seen in the window"));
     turn
 }
@@ -165,10 +181,10 @@ fn failed_or_aborted_turn_closes_once_and_is_undoable() {
         let turn = begin_busy_turn(&case, &session);
         let finish = || {
             if outcome == TurnOutcome::Aborted {
-                return case.engine.abort_turn(&ctx(), &turn);
+                return case.engine.turns().abort(&ctx(), &turn);
             }
             let error = MessageFailure::new(MessageFailureKind::UnknownError, "no");
-            case.engine.fail_turn(&ctx(), &turn, error)
+            case.engine.turns().fail(&ctx(), &turn, error)
         };
         assert!(matches!(finish(), Ok(TurnEndOutcome::Now(_))));
         assert!(matches!(finish(), Ok(TurnEndOutcome::Already)), "twice is a retry");
@@ -190,11 +206,11 @@ fn turn_of_dead_process_is_closed_once() {
     let session = case.session("ses_a", None);
     begin_busy_turn(&case, &session);
     let case = case.reopen();
-    let done = case.engine.recover_all(&ctx()).expect("recovers");
+    let done = case.engine.maintenance().recover_all(&ctx()).expect("recovers");
     // Opening has ended the turn already; what its calls changed is found out now.
     assert_eq!((done.interrupted.len(), done.closed.len()), (0, 2));
     assert_all_closed(&case, &session);
-    let again = case.engine.recover_all(&ctx()).expect("recovers");
+    let again = case.engine.maintenance().recover_all(&ctx()).expect("recovers");
     assert_eq!((again.interrupted.len(), again.closed.len()), (0, 0), "once");
     let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     assert_eq!(turns[0].state, TurnState::Interrupted);
@@ -212,7 +228,7 @@ fn turn_of_dead_process_is_closed_once() {
 fn next_agent_comes_from_newest_prompt() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    assert_eq!(case.engine.find_next_agent(&ctx(), &session).expect("reads"), None);
+    assert_eq!(case.engine.turns().find_next_agent(&ctx(), &session).expect("reads"), None);
     let model = json!({"id": "m0", "providerID": "p0"});
     let set = move |tx: &turnstone_store::Tx<'_>| {
         tx.sessions().update(&"ses_a".parse().expect("an id"), |session| {
@@ -222,23 +238,32 @@ fn next_agent_comes_from_newest_prompt() {
         })
     };
     case.engine.store().write(&ctx(), set).wait().expect("set");
-    let next =
-        case.engine.find_next_agent(&ctx(), &session).expect("reads").expect("the session's");
+    let next = case
+        .engine
+        .turns()
+        .find_next_agent(&ctx(), &session)
+        .expect("reads")
+        .expect("the session's");
     assert_eq!((next.agent.as_str(), next.model.model.as_str()), ("plan", "m0"));
 
     let mut first = prompt(&session, "u1");
     let MessageBody::User(user) = &mut first.message.body else { panic!("a person") };
     (user.agent, user.model.model) = ("build".into(), "m7".into());
-    let turn = case.engine.begin_turn(&ctx(), first).expect("begins");
+    let turn = case.engine.turns().begin(&ctx(), first).expect("begins");
     begin(&case, &turn, "a1");
-    case.engine.abort_turn(&ctx(), &turn).expect("ends");
+    case.engine.turns().abort(&ctx(), &turn).expect("ends");
     // Every answer is dropped.
     let id = "msg_a1".parse().expect("an id");
     let name = session.clone();
     let drop = move |tx: &turnstone_store::Tx<'_>| tx.messages().remove(&name, &id);
     case.engine.store().write(&ctx(), drop).wait().expect("dropped");
 
-    let next = case.engine.find_next_agent(&ctx(), &session).expect("reads").expect("the prompt's");
+    let next = case
+        .engine
+        .turns()
+        .find_next_agent(&ctx(), &session)
+        .expect("reads")
+        .expect("the prompt's");
     assert_eq!((next.agent.as_str(), next.model.model.as_str()), ("build", "m7"));
 }
 
@@ -252,10 +277,10 @@ fn step_captures_survive_garbage_collection() {
     case.shell(&turn, || case.put("f", Some("two")));
     let step = begin(&case, &turn, "a1");
     case.edit(&turn, "f", Some("three"));
-    let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
+    let done = case.engine.turns().steps().end(&ctx(), &turn, &step, &end()).expect("ends");
     case.end(&turn);
     let vault =
-        case.engine.open_snapshot_handle(&case.root(), crate::engine_fixture::NOW).expect("opens");
+        case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
     let later =
         turnstone_core::time::EpochMillis(crate::engine_fixture::NOW.0 + 90 * 24 * 3_600_000);
     let sweep = turnstone_snapshot::GcRequest {
@@ -282,12 +307,13 @@ fn second_engine_cannot_run_a_leased_session() {
     let settings = turnstone_engine::EngineSettings::new(&case.dir.path().join("data"));
     let other =
         turnstone_engine::Engine::open(settings, crate::engine_fixture::NOW).expect("opens");
-    let refused = other.begin_turn(&ctx(), prompt(&session, "u9")).map(drop);
+    let refused = other.turns().begin(&ctx(), prompt(&session, "u9")).map(drop);
     let busy = matches!(refused, Err(turnstone_engine::EngineError::Store(StoreError::Busy(_))));
     assert!(busy, "{refused:?}");
-    let refused = other.plan_undo(&ctx(), &session, &UndoTarget::Last, &Default::default());
+    let refused =
+        other.history().plan_undo(&ctx(), &session, &UndoTarget::Last, &Default::default());
     let plan = refused.expect("a plan changes nothing");
-    assert!(other.apply_plan(&ctx(), &plan).is_err(), "R45: no undo while a turn runs");
+    assert!(other.history().apply(&ctx(), &plan).is_err(), "R45: no undo while a turn runs");
     case.end(&turn);
 }
 
@@ -300,16 +326,16 @@ fn baseline_runs_in_background_and_feeds_steps() {
     let turn = case.begin(&session);
     let first = begin(&case, &turn, "a1");
     assert_eq!(first.snapshot, None, "nothing waits for it");
-    let running = case.engine.begin_baseline(&ctx(), &case.root()).expect("begins");
+    let running = case.engine.maintenance().begin_baseline(&ctx(), &case.root()).expect("begins");
     let captured = running.expect("a root").join().expect("ends").expect("captured");
     assert_eq!(captured.files, 1);
 
     let step = begin(&case, &turn, "a2");
     case.put("f", Some("two"));
-    let done = case.engine.end_step(&ctx(), &turn, &step, &end()).expect("ends");
+    let done = case.engine.turns().steps().end(&ctx(), &turn, &step, &end()).expect("ends");
     assert!(step.snapshot.is_some() && done.snapshot.is_some() && step.snapshot != done.snapshot);
     let vault =
-        case.engine.open_snapshot_handle(&case.root(), crate::engine_fixture::NOW).expect("opens");
+        case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
     let group = turnstone_snapshot::PinGroup::new("look");
     let looked = vault.capture(&group, crate::engine_fixture::NOW).expect("captured");
     assert_eq!(

@@ -122,14 +122,24 @@ fn repeated_undo_and_redo_move_the_head() {
         assert!(case.undo(&session, &UndoTarget::Last).is_complete());
         assert_eq!(case.read("f").as_deref(), content);
     }
-    let more = case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
+    let more = case.engine.history().plan_undo(
+        &ctx(),
+        &session,
+        &UndoTarget::Last,
+        &UndoOptions::default(),
+    );
     assert!(matches!(more, Err(EngineError::NothingToUndo(_))), "{more:?}");
     for content in ["one", "two", "three"] {
         assert!(case.redo(&session).is_complete());
         assert_eq!(case.read("f").as_deref(), Some(content));
     }
     assert_eq!(head(&case, &session), None);
-    let more = case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
+    let more = case.engine.history().plan_redo(
+        &ctx(),
+        &session,
+        &UndoTarget::Last,
+        &UndoOptions::default(),
+    );
     assert!(matches!(more, Err(EngineError::NothingToRedo(_))), "{more:?}");
 }
 
@@ -140,13 +150,13 @@ fn overlapping_windows_contend_unless_undone_together() {
     let (a, b) = (case.session("ses_a", None), case.session("ses_b", None));
     case.put("shared", Some("old"));
     let (one, two) = (case.begin(&a), case.begin(&b));
-    let first = case.engine.open_window_call(&ctx(), &one, None).expect("opens");
-    let second = case.engine.open_window_call(&ctx(), &two, None).expect("opens");
+    let first = case.engine.tool_calls().open_window(&ctx(), &one, None).expect("opens");
+    let second = case.engine.tool_calls().open_window(&ctx(), &two, None).expect("opens");
     case.put("shared", Some("new"));
     case.put("named", Some("by two"));
     case.edit(&two, "named", Some("again by two"));
-    case.engine.close_call(&ctx(), &one, &first).expect("closes");
-    case.engine.close_call(&ctx(), &two, &second).expect("closes");
+    case.engine.tool_calls().close(&ctx(), &one, &first).expect("closes");
+    case.engine.tool_calls().close(&ctx(), &two, &second).expect("closes");
     case.end(&one);
     case.end(&two);
 
@@ -178,9 +188,12 @@ fn window_changes_are_listed_and_can_be_excluded() {
     let plan = case.plan(&session, &UndoTarget::Last);
     assert_eq!(plan.roots[0].windows, [path("human"), path("made")]);
     let options = UndoOptions { named_only: true, ..UndoOptions::default() };
-    let plan =
-        case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
-    let report = case.engine.apply_plan(&ctx(), &plan).expect("applied");
+    let plan = case
+        .engine
+        .history()
+        .plan_undo(&ctx(), &session, &UndoTarget::Last, &options)
+        .expect("a plan");
+    let report = case.engine.history().apply(&ctx(), &plan).expect("applied");
     assert_eq!((case.read("named"), case.read("made").is_some()), (None, true));
     assert_eq!(plan.unnamed.len(), 2);
     // The rest can still be taken back.
@@ -198,9 +211,12 @@ fn undo_can_select_paths_and_scope() {
     case.edit(&turn, "b", Some("b"));
     case.end(&turn);
     let undo = |options: &UndoOptions| {
-        let plan =
-            case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, options).expect("a plan");
-        case.engine.apply_plan(&ctx(), &plan).expect("applied")
+        let plan = case
+            .engine
+            .history()
+            .plan_undo(&ctx(), &session, &UndoTarget::Last, options)
+            .expect("a plan");
+        case.engine.history().apply(&ctx(), &plan).expect("applied")
     };
     undo(&UndoOptions {
         scope: UndoScope::Files,
@@ -240,7 +256,7 @@ fn undo_during_turn_is_rejected() {
     case.turn(&session, "f", Some("one"));
     let turn = case.begin(&session);
     let plan = case.plan(&session, &UndoTarget::Turn(turn.id.clone()));
-    let busy = case.engine.apply_plan(&ctx(), &plan);
+    let busy = case.engine.history().apply(&ctx(), &plan);
     assert!(matches!(busy, Err(EngineError::Store(StoreError::Busy(_)))), "{busy:?}");
     assert_eq!(case.read("f").as_deref(), Some("one"));
 }
@@ -272,10 +288,10 @@ fn named_ignored_and_large_files_are_covered() {
     let turn = case.begin(&session);
     case.edit(&turn, "secret", Some("after"));
     let paths = ["link".into(), "../outside".into()];
-    let call = case.engine.open_named_call(&ctx(), &turn, None, &paths).expect("opens");
+    let call = case.engine.tool_calls().open_named(&ctx(), &turn, None, &paths).expect("opens");
     assert!(call.outside.len() == 2 && !call.is_covered(), "{:?}", call.outside);
     fs_err::write(&outside, "changed").expect("written");
-    let closed = case.engine.close_call(&ctx(), &turn, &call).expect("closes");
+    let closed = case.engine.tool_calls().close(&ctx(), &turn, &call).expect("closes");
     assert_eq!(closed.not_covered, 2);
     case.end(&turn);
 
@@ -291,18 +307,18 @@ fn recovery_closes_window_of_dead_process() {
     let session = case.session("ses_a", None);
     case.put("f", Some("before"));
     let turn = case.begin(&session);
-    let call = case.engine.open_window_call(&ctx(), &turn, None).expect("opens");
+    let call = case.engine.tool_calls().open_window(&ctx(), &turn, None).expect("opens");
     case.put("f", Some("after"));
     drop(call);
     let case = case.reopen();
 
-    let done = case.engine.recover_all(&ctx()).expect("recovers");
+    let done = case.engine.maintenance().recover_all(&ctx()).expect("recovers");
 
     assert_eq!((done.interrupted.as_slice(), done.closed.len()), (&[][..], 1), "{done:?}");
     let rows = case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
     assert_eq!(rows[0].set.evidence, Evidence::Recovered);
     assert_eq!(
-        case.engine.recover_all(&ctx()).expect("again"),
+        case.engine.maintenance().recover_all(&ctx()).expect("again"),
         turnstone_engine::RecoveryReport::default()
     );
     let report = case.undo(&session, &UndoTarget::Last);
@@ -320,11 +336,11 @@ fn interrupted_undo_finishes_once() {
         case.turn(&session, "f", Some("after"));
         let plan = case.plan(&session, &UndoTarget::Last);
         fail::cfg(point, "return").expect("set");
-        case.engine.apply_plan(&ctx(), &plan).expect_err("cut off");
+        case.engine.history().apply(&ctx(), &plan).expect_err("cut off");
         fail::remove(point);
         let case = case.reopen();
 
-        let done = case.engine.recover_all(&ctx()).expect("recovers");
+        let done = case.engine.maintenance().recover_all(&ctx()).expect("recovers");
 
         assert_eq!(done.finished, std::slice::from_ref(&plan.operation), "{point}");
         assert_eq!(case.read("f").as_deref(), Some("before"), "{point}");
@@ -354,7 +370,12 @@ fn prompt_at_earlier_head_hides_later_messages() {
 
     assert_eq!(messages(), ["msg_1", "msg_3"]);
     assert_eq!(head(&case, &session), None);
-    let more = case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
+    let more = case.engine.history().plan_redo(
+        &ctx(),
+        &session,
+        &UndoTarget::Last,
+        &UndoOptions::default(),
+    );
     assert!(matches!(more, Err(EngineError::NothingToRedo(_))), "{more:?}");
     let changes = case.engine.store().read(&ctx(), |r| r.change_sets().of_turn(&session, &lost));
     assert_eq!(changes.expect("reads").len(), 1, "its change set stays");
@@ -381,11 +402,11 @@ fn interrupted_branch_is_finished() {
         body: serde_json::from_value(body).expect("user"),
     };
     let prompt = turnstone_engine::Prompt { message, parts: Vec::new() };
-    case.engine.begin_turn(&ctx(), prompt.clone()).expect_err("cut off");
+    case.engine.turns().begin(&ctx(), prompt.clone()).expect_err("cut off");
     fail::remove("engine::branch_hides");
     let case = case.reopen();
 
-    case.engine.begin_turn(&ctx(), prompt).expect("begins");
+    case.engine.turns().begin(&ctx(), prompt).expect("begins");
 
     let outline =
         case.engine.store().read(&ctx(), |r| r.messages().outline(&session)).expect("reads");

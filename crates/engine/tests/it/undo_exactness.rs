@@ -46,13 +46,18 @@ fn unreadable_operation_is_an_error() {
     case.undo(&session, &UndoTarget::Last);
     put_unreadable_operation(&case, &session, OperationKind::Undo, true);
 
-    let redo = case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
+    let redo = case.engine.history().plan_redo(
+        &ctx(),
+        &session,
+        &UndoTarget::Last,
+        &UndoOptions::default(),
+    );
     assert!(
         matches!(&redo, Err(EngineError::UnreadableOperation { operation, .. })
         if *operation == id("opn_strange")),
         "{redo:?}"
     );
-    let view = case.engine.revert_view(&ctx(), &session);
+    let view = case.engine.history().reverts().view(&ctx(), &session);
     assert!(matches!(view, Err(EngineError::UnreadableOperation { .. })), "{view:?}");
     assert_eq!(case.read("f"), None, "nothing was done");
 }
@@ -69,7 +74,8 @@ fn unreadable_operation_inside_window_blocks_undo() {
     });
     case.end(&turn);
 
-    let plan = case.engine.plan_undo(&ctx(), &two, &UndoTarget::Last, &UndoOptions::default());
+    let plan =
+        case.engine.history().plan_undo(&ctx(), &two, &UndoTarget::Last, &UndoOptions::default());
 
     assert!(matches!(plan, Err(EngineError::UnreadableOperation { .. })), "{plan:?}");
 }
@@ -82,7 +88,7 @@ fn unreadable_interrupted_operation_fails_recovery() {
         let session = case.session("ses_a", None);
         put_unreadable_operation(&case, &session, kind, false);
         for _ in 0..2 {
-            let done = case.engine.recover_all(&ctx());
+            let done = case.engine.maintenance().recover_all(&ctx());
             assert!(matches!(done, Err(EngineError::UnreadableOperation { .. })), "{done:?}");
         }
     }
@@ -93,7 +99,7 @@ fn unreadable_checkpoint_is_an_error() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     put_unreadable_operation(&case, &session, OperationKind::Checkpoint, true);
-    let named = case.engine.list_checkpoints(&ctx(), &session);
+    let named = case.engine.history().checkpoints().list(&ctx(), &session);
     assert!(matches!(named, Err(EngineError::UnreadableOperation { .. })), "{named:?}");
 }
 
@@ -109,8 +115,13 @@ fn undo_without_effect_keeps_the_head() {
 
     assert!(report.without_effect, "{report:?}");
     assert_eq!(case.head(&session), None, "the conversation stays with the files");
-    assert_eq!(case.engine.revert_view(&ctx(), &session).expect("reads"), None);
-    let redo = case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &UndoOptions::default());
+    assert_eq!(case.engine.history().reverts().view(&ctx(), &session).expect("reads"), None);
+    let redo = case.engine.history().plan_redo(
+        &ctx(),
+        &session,
+        &UndoTarget::Last,
+        &UndoOptions::default(),
+    );
     assert!(matches!(redo, Err(EngineError::NothingToRedo(_))), "{redo:?}");
     let operations =
         case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
@@ -118,9 +129,12 @@ fn undo_without_effect_keeps_the_head() {
 
     // Whoever wants the conversation alone says so.
     let options = UndoOptions { scope: UndoScope::Conversation, ..UndoOptions::default() };
-    let plan =
-        case.engine.plan_undo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
-    assert!(!case.engine.apply_plan(&ctx(), &plan).expect("applied").without_effect);
+    let plan = case
+        .engine
+        .history()
+        .plan_undo(&ctx(), &session, &UndoTarget::Last, &options)
+        .expect("a plan");
+    assert!(!case.engine.history().apply(&ctx(), &plan).expect("applied").without_effect);
     assert_eq!(case.head(&session), Some(("1".to_owned(), None)));
     assert_eq!(report.turns, [turn]);
 }
@@ -135,10 +149,11 @@ fn revert_without_effect_keeps_the_session() {
     case.put("f", Some("by a person"));
 
     let message = "msg_a".parse().expect("an id");
-    let report = case.engine.revert(&ctx(), &session, &message, None).expect("answers");
+    let report =
+        case.engine.history().reverts().revert(&ctx(), &session, &message, None).expect("answers");
 
     assert!(report.expect("there is such a boundary").without_effect);
-    assert_eq!(case.engine.revert_view(&ctx(), &session).expect("reads"), None);
+    assert_eq!(case.engine.history().reverts().view(&ctx(), &session).expect("reads"), None);
     assert_eq!(case.read("f").as_deref(), Some("by a person"));
 }
 
@@ -178,10 +193,11 @@ fn jump_without_effect_stays_on_its_timeline() {
 
     let plan = case
         .engine
+        .history()
         .plan_jump(&ctx(), &session, &SessionPoint::After(first), &UndoOptions::default())
         .expect("a plan");
     assert!(plan.switch.is_some(), "the point is on another line");
-    let report = case.engine.apply_plan(&ctx(), &plan).expect("applied");
+    let report = case.engine.history().apply(&ctx(), &plan).expect("applied");
 
     assert!(report.without_effect, "{report:?}");
     assert_eq!((case.messages(&session), case.head(&session)), (before, None));
@@ -242,7 +258,13 @@ fn unrevert_restores_what_single_undos_took() {
     case.undo(&session, &UndoTarget::Last);
     assert_eq!(case.read("f").as_deref(), Some(TEN));
 
-    let report = case.engine.unrevert(&ctx(), &session).expect("unreverts").expect("was away");
+    let report = case
+        .engine
+        .history()
+        .reverts()
+        .unrevert(&ctx(), &session)
+        .expect("unreverts")
+        .expect("was away");
 
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("f"), Some(kept.replace("9\n", "nine\n")));
@@ -259,11 +281,15 @@ fn interrupted_undo_without_effect_stays_without_effect() {
         case.put("f", Some("by a person"));
         let plan = case.plan(&session, &UndoTarget::Last);
         fail::cfg(point, "return").expect("set");
-        case.engine.apply_plan(&ctx(), &plan).expect_err("cut off");
+        case.engine.history().apply(&ctx(), &plan).expect_err("cut off");
         fail::remove(point);
 
         let case = case.reopen();
-        assert_eq!(case.engine.recover_all(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(
+            case.engine.maintenance().recover_all(&ctx()).expect("recovers").finished.len(),
+            1,
+            "{point}"
+        );
         assert_eq!(case.head(&session), None, "{point}");
         assert_eq!(case.read("f").as_deref(), Some("by a person"));
         scenario.teardown();
@@ -283,14 +309,21 @@ fn interrupted_redo_restores_what_undo_took() {
         case.put("f", Some(&found));
         case.undo(&session, &UndoTarget::Last);
         let options = UndoOptions::default();
-        let plan =
-            case.engine.plan_redo(&ctx(), &session, &UndoTarget::Last, &options).expect("a plan");
+        let plan = case
+            .engine
+            .history()
+            .plan_redo(&ctx(), &session, &UndoTarget::Last, &options)
+            .expect("a plan");
         fail::cfg(point, "return").expect("set");
-        case.engine.apply_plan(&ctx(), &plan).expect_err("cut off");
+        case.engine.history().apply(&ctx(), &plan).expect_err("cut off");
         fail::remove(point);
 
         let case = case.reopen();
-        assert_eq!(case.engine.recover_all(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(
+            case.engine.maintenance().recover_all(&ctx()).expect("recovers").finished.len(),
+            1,
+            "{point}"
+        );
         assert_eq!((case.read("f"), case.head(&session)), (Some(found), None), "{point}");
         scenario.teardown();
     }
@@ -315,8 +348,8 @@ fn undo_two_turns_together(case: &EngineFixture) -> (SessionId, [TurnId; 2], Str
 
 fn redo(case: &EngineFixture, session: &SessionId, turn: &TurnId) -> OperationReport {
     let (which, options) = (UndoTarget::Turn(turn.clone()), UndoOptions::default());
-    let plan = case.engine.plan_redo(&ctx(), session, &which, &options).expect("a plan");
-    case.engine.apply_plan(&ctx(), &plan).expect("applied")
+    let plan = case.engine.history().plan_redo(&ctx(), session, &which, &options).expect("a plan");
+    case.engine.history().apply(&ctx(), &plan).expect("applied")
 }
 
 /// Proves R4.
@@ -347,13 +380,18 @@ fn interrupted_redo_of_one_turn_keeps_human_edits() {
         let (session, turns, found) = undo_two_turns_together(&case);
         case.put("f", Some(&TEN.replace("4\n", "FOUR\n").replace("10\n", "TEN\n")));
         let (which, options) = (UndoTarget::Turn(turns[1].clone()), UndoOptions::default());
-        let plan = case.engine.plan_redo(&ctx(), &session, &which, &options).expect("a plan");
+        let plan =
+            case.engine.history().plan_redo(&ctx(), &session, &which, &options).expect("a plan");
         fail::cfg(point, "return").expect("set");
-        case.engine.apply_plan(&ctx(), &plan).expect_err("cut off");
+        case.engine.history().apply(&ctx(), &plan).expect_err("cut off");
         fail::remove(point);
 
         let case = case.reopen();
-        assert_eq!(case.engine.recover_all(&ctx()).expect("recovers").finished.len(), 1, "{point}");
+        assert_eq!(
+            case.engine.maintenance().recover_all(&ctx()).expect("recovers").finished.len(),
+            1,
+            "{point}"
+        );
         let second = TEN.replace("6\n", "six\n").replace("4\n", "FOUR\n");
         assert_eq!(case.read("f"), Some(second.replace("10\n", "TEN\n")), "{point}");
         assert!(redo(&case, &session, &turns[0]).is_complete());

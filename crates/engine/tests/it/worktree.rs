@@ -17,7 +17,7 @@ use turnstone_store::Context;
 
 fn create_worktree(place: &RepositoryFixture, project: &ProjectId, name: &str) -> WorktreeInfo {
     let new = WorktreeRequest { name: Some(name.to_owned()), ..WorktreeRequest::default() };
-    place.engine.create_worktree(&ctx(), project, &new).expect("made")
+    place.engine.projects().worktrees().create(&ctx(), project, &new).expect("made")
 }
 
 fn branches(dir: &Path) -> Vec<String> {
@@ -44,13 +44,19 @@ fn worktree_gets_slug_branch_and_data_directory() {
     assert_eq!(made.directory, expected);
     assert_eq!(fs_err::read_to_string(expected.join("file")).expect("there"), "one\n");
     assert_eq!(branches(&dir), ["main", "opencode/my-feature-branch"]);
-    let found = place.engine.get_project(&ctx(), &project).expect("there");
+    let found = place
+        .engine
+        .store()
+        .read(&ctx(), |r| r.projects().find(&project))
+        .expect("read")
+        .expect("there");
     assert_eq!(found.sandboxes, [expected.to_string_lossy()]);
     assert_eq!(place.open(&expected).project.id, project, "a root of the same project (R39)");
 
     let again = create_worktree(&place, &project, "my feature branch");
     assert!(again.name.starts_with("my-feature-branch-"), "{}", again.name);
-    let unnamed = place.engine.create_worktree(&ctx(), &project, &WorktreeRequest::default());
+    let unnamed =
+        place.engine.projects().worktrees().create(&ctx(), &project, &WorktreeRequest::default());
     assert_eq!(unnamed.expect("made").name.split('-').count(), 2);
 }
 
@@ -61,7 +67,7 @@ fn detached_worktree_has_no_branch() {
     git(&dir, &["branch", "opencode/x"]);
     let new = WorktreeRequest { name: Some("x".to_owned()), detached: true, from: None };
 
-    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+    let made = place.engine.projects().worktrees().create(&ctx(), &project, &new).expect("made");
 
     assert_eq!((made.name.as_str(), made.branch), ("x", None));
     assert_ne!(create_worktree(&place, &project, "x").name, "x", "the branch is somebody's");
@@ -71,15 +77,18 @@ fn detached_worktree_has_no_branch() {
 fn worktree_needs_repository_and_commit() {
     let place = RepositoryFixture::new();
     let plain = place.open(&place.make("plain")).project.id;
-    let made = place.engine.create_worktree(&ctx(), &plain, &WorktreeRequest::default());
+    let made =
+        place.engine.projects().worktrees().create(&ctx(), &plain, &WorktreeRequest::default());
     assert!(matches!(made, Err(WorktreeError::NotGit(_))), "{made:?}");
-    let removed = place.engine.remove_worktree(&ctx(), &plain, Path::new("/nowhere"), false);
+    let removed =
+        place.engine.projects().worktrees().remove(&ctx(), &plain, Path::new("/nowhere"), false);
     assert!(matches!(removed, Err(WorktreeError::NotGit(_))), "{removed:?}");
 
     let unborn = place.make("unborn");
     git(&unborn, &["init", "-q"]);
     let unborn = place.open(&unborn).project.id;
-    let made = place.engine.create_worktree(&ctx(), &unborn, &WorktreeRequest::default());
+    let made =
+        place.engine.projects().worktrees().create(&ctx(), &unborn, &WorktreeRequest::default());
     assert!(matches!(made, Err(WorktreeError::NoCommit(_))), "{made:?}");
 }
 
@@ -88,18 +97,28 @@ fn removing_clean_worktree_removes_branch_and_sandbox() {
     let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     let made = create_worktree(&place, &project, "x");
-    place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
+    place
+        .engine
+        .projects()
+        .create_session(&ctx(), &made.directory, &NewSession::default())
+        .expect("made");
 
-    let removed = place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false);
+    let removed =
+        place.engine.projects().worktrees().remove(&ctx(), &project, Path::new("x"), false);
 
     let removed = removed.expect("removed");
     assert!(removed.capture.is_some() && removed.lost.is_empty(), "{removed:?}");
     assert!(!made.directory.exists());
     assert_eq!(branches(&dir), ["main"]);
     assert_eq!(git(&dir, &["worktree", "list"]).lines().count(), 1);
-    let found = place.engine.get_project(&ctx(), &project).expect("there");
+    let found = place
+        .engine
+        .store()
+        .read(&ctx(), |r| r.projects().find(&project))
+        .expect("read")
+        .expect("there");
     assert!(found.sandboxes.is_empty() && found.worktrees.is_empty(), "{found:?}");
-    let gone = place.engine.remove_worktree(&ctx(), &project, &made.directory, false);
+    let gone = place.engine.projects().worktrees().remove(&ctx(), &project, &made.directory, false);
     assert!(gone.is_ok(), "what is not there is removed: {gone:?}");
 }
 
@@ -110,18 +129,19 @@ fn unsaved_work_needs_force_and_is_captured() {
     let made = create_worktree(&place, &project, "x");
     fs_err::write(made.directory.join("new"), "not committed").expect("written");
     let which = Path::new("x");
-    let refused = place.engine.remove_worktree(&ctx(), &project, which, false);
+    let refused = place.engine.projects().worktrees().remove(&ctx(), &project, which, false);
     assert_eq!(only_here(refused.expect_err("refused")), (1, 0));
     git(&made.directory, &["add", "."]);
     git(&made.directory, &["commit", "-q", "-m", "only here"]);
     let tip = git(&made.directory, &["rev-parse", "HEAD"]);
-    let refused = place.engine.remove_worktree(&ctx(), &project, which, false);
+    let refused = place.engine.projects().worktrees().remove(&ctx(), &project, which, false);
     assert_eq!(only_here(refused.expect_err("refused")), (0, 1));
-    let refused = place.engine.reset_worktree(&ctx(), &project, which, false);
+    let refused = place.engine.projects().worktrees().reset(&ctx(), &project, which, false);
     assert_eq!(only_here(refused.expect_err("refused")), (0, 1));
     assert!(made.directory.join("new").exists() && branches(&dir).len() == 2);
 
-    let removed = place.engine.remove_worktree(&ctx(), &project, which, true).expect("removed");
+    let removed =
+        place.engine.projects().worktrees().remove(&ctx(), &project, which, true).expect("removed");
 
     assert_eq!(removed.branch, Some(("opencode/x".to_owned(), tip.clone())), "told, to find it by");
     assert_eq!(git(&dir, &["cat-file", "-t", &tip]), "commit");
@@ -133,10 +153,11 @@ fn detached_commits_count_as_unsaved_work() {
     let place = RepositoryFixture::new();
     let (_, project) = place.project("app");
     let new = WorktreeRequest { name: Some("x".to_owned()), detached: true, from: None };
-    let made = place.engine.create_worktree(&ctx(), &project, &new).expect("made");
+    let made = place.engine.projects().worktrees().create(&ctx(), &project, &new).expect("made");
     git(&made.directory, &["commit", "-q", "--allow-empty", "-m", "nowhere else"]);
 
-    let refused = place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false);
+    let refused =
+        place.engine.projects().worktrees().remove(&ctx(), &project, Path::new("x"), false);
 
     assert_eq!(only_here(refused.expect_err("refused")), (0, 1));
 }
@@ -149,7 +170,8 @@ fn user_branch_is_never_deleted() {
     git(&made.directory, &["switch", "-q", "-c", "mine"]);
     git(&made.directory, &["commit", "-q", "--allow-empty", "-m", "mine"]);
 
-    let removed = place.engine.remove_worktree(&ctx(), &project, Path::new("x"), true);
+    let removed =
+        place.engine.projects().worktrees().remove(&ctx(), &project, Path::new("x"), true);
 
     assert_eq!(removed.expect("removed").branch.expect("ours").0, "opencode/x");
     assert_eq!(branches(&dir), ["main", "mine"]);
@@ -165,18 +187,18 @@ fn only_own_worktrees_are_removed_or_reset() {
     let inside = place.make(&format!("data/worktree/{}/not-made", project.as_str()));
     for path in [&side, &stranger, &inside, &dir] {
         for force in [false, true] {
-            let removed = place.engine.remove_worktree(&ctx(), &project, path, force);
+            let removed = place.engine.projects().worktrees().remove(&ctx(), &project, path, force);
             assert!(removed.is_err(), "{}", path.display());
-            let reset = place.engine.reset_worktree(&ctx(), &project, path, force);
+            let reset = place.engine.projects().worktrees().reset(&ctx(), &project, path, force);
             assert!(reset.is_err(), "{}", path.display());
         }
         assert!(path.is_dir());
     }
-    let reset = place.engine.reset_worktree(&ctx(), &project, &dir, true);
+    let reset = place.engine.projects().worktrees().reset(&ctx(), &project, &dir, true);
     assert!(matches!(reset, Err(WorktreeError::Primary(_))), "{reset:?}");
 
     create_worktree(&place, &project, "x");
-    let listed = place.engine.list_worktrees(&ctx(), &project).expect("listed");
+    let listed = place.engine.projects().worktrees().list(&ctx(), &project).expect("listed");
     let shown: Vec<(&str, bool)> = listed.iter().map(|it| (it.name.as_str(), it.made)).collect();
     assert_eq!(shown, [("x", true), ("side", false)], "never the main checkout (section 8.6)");
 }
@@ -195,15 +217,16 @@ fn reset_restores_default_branch_and_keeps_ignored_files() {
     fs_err::write(dir.join(exclude), ".env\n").expect("written");
     fs_err::write(at(".env"), "secret").expect("written");
     let which = Path::new("x");
-    let refused = place.engine.reset_worktree(&ctx(), &project, which, false);
+    let refused = place.engine.projects().worktrees().reset(&ctx(), &project, which, false);
     assert_eq!(only_here(refused.expect_err("refused")), (2, 0));
 
-    let reset = place.engine.reset_worktree(&ctx(), &project, which, true).expect("reset");
+    let reset =
+        place.engine.projects().worktrees().reset(&ctx(), &project, which, true).expect("reset");
 
     assert_eq!(reset.commit, git(&dir, &["rev-parse", "main"]));
     assert_eq!(fs_err::read_to_string(at("file")).expect("there"), "two\n");
     assert!(!at(".git-not").exists() && at(".env").exists());
-    let vault = place.engine.open_snapshot_handle(&made.directory, ctx().now).expect("a store");
+    let vault = place.engine.snapshots().open(&made.directory, ctx().now).expect("a store");
     let capture = vault.find_capture(&reset.capture.expect("captured")).expect("kept");
     let kept = vault.list_files(&capture).expect("listed");
     assert!(kept.iter().any(|file| file.path.to_string() == ".git-not"), "{kept:?}");
@@ -216,21 +239,38 @@ fn removal_finishes_interrupted_create_or_remove() {
     let (dir, project) = place.project("app");
     fail::cfg("engine::worktree_noted", "return").expect("set");
     let new = WorktreeRequest { name: Some("x".to_owned()), ..WorktreeRequest::default() };
-    assert!(place.engine.create_worktree(&ctx(), &project, &new).is_err());
+    assert!(place.engine.projects().worktrees().create(&ctx(), &project, &new).is_err());
     fail::remove("engine::worktree_noted");
     let place = place.reopen();
-    let listed = place.engine.list_worktrees(&ctx(), &project).expect("listed");
+    let listed = place.engine.projects().worktrees().list(&ctx(), &project).expect("listed");
     assert!(!listed[0].ready, "{listed:?}");
-    place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).expect("removed");
+    place
+        .engine
+        .projects()
+        .worktrees()
+        .remove(&ctx(), &project, Path::new("x"), false)
+        .expect("removed");
 
     create_worktree(&place, &project, "x");
     fail::cfg("engine::worktree_removed", "return").expect("set");
-    assert!(place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).is_err());
+    assert!(
+        place
+            .engine
+            .projects()
+            .worktrees()
+            .remove(&ctx(), &project, Path::new("x"), false)
+            .is_err()
+    );
     fail::remove("engine::worktree_removed");
     let place = place.reopen();
-    place.engine.remove_worktree(&ctx(), &project, Path::new("x"), false).expect("removed");
+    place
+        .engine
+        .projects()
+        .worktrees()
+        .remove(&ctx(), &project, Path::new("x"), false)
+        .expect("removed");
     assert_eq!(branches(&dir), ["main"]);
-    assert!(place.engine.list_worktrees(&ctx(), &project).expect("listed").is_empty());
+    assert!(place.engine.projects().worktrees().list(&ctx(), &project).expect("listed").is_empty());
     scenario.teardown();
 }
 
@@ -242,27 +282,31 @@ fn tool_needs_permission_to_remove_or_reset() {
     let made = create_worktree(&place, &project, "x");
     let tool = ctx().with_role(CallerRole::Tool);
     let which = Path::new("x");
-    let nobody = place.engine.remove_worktree(&tool, &project, which, true);
+    let nobody = place.engine.projects().worktrees().remove(&tool, &project, which, true);
     let Err(WorktreeError::Engine(EngineError::PermissionRefused { why, .. })) = nobody else {
         panic!("{nobody:?}")
     };
     assert_eq!(why, GateRefusal::NoSession);
 
-    place.engine.create_session(&ctx(), &made.directory, &NewSession::default()).expect("made");
-    let reset = place.engine.reset_worktree(&tool, &project, which, true);
+    place
+        .engine
+        .projects()
+        .create_session(&ctx(), &made.directory, &NewSession::default())
+        .expect("made");
+    let reset = place.engine.projects().worktrees().reset(&tool, &project, which, true);
     assert!(
         matches!(reset, Err(WorktreeError::Engine(EngineError::PermissionPending { .. }))),
         "{reset:?}"
     );
     let tool = Context { request: Some("removal".to_owned()), ..tool };
-    let removed = place.engine.remove_worktree(&tool, &project, which, true);
+    let removed = place.engine.projects().worktrees().remove(&tool, &project, which, true);
     let Err(WorktreeError::Engine(EngineError::PermissionPending { request, .. })) = removed else {
         panic!("{removed:?}")
     };
     assert!(made.directory.is_dir(), "nothing was done");
     let (once, base) = (PermissionReply::Once, BaseRules::default());
-    place.engine.reply_permission(&ctx(), &request, once, None, &base).expect("answered");
-    place.engine.remove_worktree(&tool, &project, which, true).expect("removed");
+    place.engine.permissions().reply(&ctx(), &request, once, None, &base).expect("answered");
+    place.engine.projects().worktrees().remove(&tool, &project, which, true).expect("removed");
     assert!(!made.directory.exists());
 }
 
@@ -295,14 +339,20 @@ fn worktree_ready_and_failed_events_are_sent() {
     fs_err::write(dir.join(".git/worktrees"), "in the way").expect("written");
 
     let new = WorktreeRequest { name: Some("two".to_owned()), ..WorktreeRequest::default() };
-    let failed = place.engine.create_worktree(&ctx(), &project, &new);
+    let failed = place.engine.projects().worktrees().create(&ctx(), &project, &new);
 
     assert!(matches!(failed, Err(WorktreeError::Git(_))), "{failed:?}");
     let told = worktree_events(&place);
     assert_eq!(told.len(), 2, "{told:?}");
     assert_eq!(told[1].0, "worktree.failed");
     assert!(told[1].1["message"].as_str().is_some_and(|why| !why.is_empty()), "{told:?}");
-    let known = place.engine.get_project(&ctx(), &project).expect("there").worktrees;
+    let known = place
+        .engine
+        .store()
+        .read(&ctx(), |r| r.projects().find(&project))
+        .expect("read")
+        .expect("there")
+        .worktrees;
     assert!(known.iter().all(|made| made.name != "two"), "nothing is left to know: {known:?}");
     // The log is the truth: it is there after a restart.
     assert_eq!(worktree_events(&place.reopen()), told);
@@ -316,14 +366,16 @@ fn worktree_plans_change_nothing() {
     let tip = git(&dir, &["rev-parse", "main"]);
     let which = Path::new("tried");
 
-    let plan = place.engine.plan_worktree_removal(&ctx(), &project, which).expect("a plan");
+    let plan =
+        place.engine.projects().worktrees().plan_removal(&ctx(), &project, which).expect("a plan");
     assert!(plan.lost.is_empty() && plan.directory == made.directory, "{plan:?}");
     assert_eq!(plan.branch, Some(("opencode/tried".to_owned(), tip.clone())));
     fs_err::write(made.directory.join("new"), "x").expect("written");
-    let plan = place.engine.plan_worktree_reset(&ctx(), &project, which).expect("a plan");
+    let plan =
+        place.engine.projects().worktrees().plan_reset(&ctx(), &project, which).expect("a plan");
     assert_eq!((plan.commit, plan.branch), (Some(tip), None));
     assert_eq!(plan.lost.changes, ["new"]);
-    let strange = place.engine.plan_worktree_removal(&ctx(), &project, &dir);
+    let strange = place.engine.projects().worktrees().plan_removal(&ctx(), &project, &dir);
     assert!(matches!(strange, Err(WorktreeError::Primary(_))), "{strange:?}");
 
     assert!(made.directory.join("new").exists());

@@ -180,7 +180,12 @@ pub(crate) fn replay_events(
         time: event.data["time"].as_i64().map(EpochMillis),
         body: event.body.clone(),
     });
-    Ok(engine.replicate_events(ctx, &first.session, &place.project.id, new.collect())?)
+    Ok(engine.history().replication().replicate_events(
+        ctx,
+        &first.session,
+        &place.project.id,
+        new.collect(),
+    )?)
 }
 
 /// Compares what is here with what comes; returns what is not here yet.

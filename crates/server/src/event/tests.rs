@@ -34,10 +34,13 @@ fn hub_fixture() -> HubFixture {
 impl HubFixture {
     fn create(&self, title: &str) {
         let ctx = Context::new(Actor::new("ada").expect("a name"), EpochMillis(1));
-        let open = self.engine.open_project(&ctx, &self.project).expect("a project");
+        let open = self.engine.projects().open(&ctx, &self.project).expect("a project");
         let new = NewSession { title: Some(title.to_owned()), ..NewSession::default() };
         let (id, at) = (&open.project.id, &self.project);
-        self.engine.create_session_in(&ctx, id, &open.root, at, &new).expect("a session");
+        self.engine
+            .projects()
+            .create_session_in(&ctx, id, &open.root, at, &new)
+            .expect("a session");
     }
 
     async fn listen(&self, wire: StreamFormat, directory: Option<&Path>) -> Response {

@@ -217,7 +217,7 @@ fn historical_session_json(engine: &Engine, ctx: &Context, then: &HistoricalSess
     let mut session = then.session.clone();
     session.revert = match (&then.head, then.is_head_current) {
         (None, _) => None,
-        (Some(head), true) => match engine.revert_view(ctx, &session.id) {
+        (Some(head), true) => match engine.history().reverts().view(ctx, &session.id) {
             Ok(view) => view,
             Err(error) => {
                 tracing::warn!("where {} stands is told without its diff: {error}", session.id);

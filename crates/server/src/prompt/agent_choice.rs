@@ -76,7 +76,7 @@ impl AppState {
             let variant = model.variant.clone().filter(|variant| variant != NO_VARIANT);
             return Ok(model_ref(model.provider.clone(), model.id.clone(), variant));
         }
-        if let Some(next) = self.engine().find_next_agent(ctx, &session.id)? {
+        if let Some(next) = self.engine().turns().find_next_agent(ctx, &session.id)? {
             return Ok(next.model);
         }
         if let Some((provider, model)) = config.default_model().and_then(|m| m.split_once('/')) {

@@ -86,7 +86,12 @@ impl AppState {
         let ctx = &ctx.without_expected_seq().at_time(self.now());
         let answer = self.new_answer(ctx, &turn.session, &turn.id, None)?;
         let why = MessageFailure::new(MessageFailureKind::UnknownError, NO_RUNNER_MESSAGE);
-        self.engine().end_unanswered_turn(ctx, turn, answer, (TurnOutcome::Failed, Some(why)))?;
+        self.engine().turns().end_unanswered(
+            ctx,
+            turn,
+            answer,
+            (TurnOutcome::Failed, Some(why)),
+        )?;
         self.runners().notify_waiters();
         Ok(())
     }
@@ -114,8 +119,8 @@ impl AppState {
             },
         };
         let ended = match answer {
-            Some(answer) => engine.end_unanswered_turn(ctx, turn, answer, (outcome, error)),
-            None => engine.end_turn(ctx, turn, outcome, error).map(drop),
+            Some(answer) => engine.turns().end_unanswered(ctx, turn, answer, (outcome, error)),
+            None => engine.turns().end(ctx, turn, outcome, error).map(drop),
         };
         let is_ours = match ended {
             Ok(()) => true,
@@ -124,7 +129,7 @@ impl AppState {
         };
         self.in_flight().driven_turns.remove(&turn.id);
         // What its open calls changed is found out now, not when somebody asks.
-        engine.recover_all(ctx)?;
+        engine.maintenance().recover_all(ctx)?;
         self.runners().notify_waiters();
         Ok(is_ours)
     }
@@ -164,7 +169,7 @@ impl AppState {
             let asked = r.prompts().newest_steering(session, turn)?.unwrap_or(began);
             Ok((r.sessions().get(session)?, r.messages().get(session, &asked)?))
         })?;
-        let id = id.map_or_else(|| self.engine().new_message_id(ctx, &session.id), Ok)?;
+        let id = id.map_or_else(|| self.engine().turns().new_message_id(ctx, &session.id), Ok)?;
         let place = self.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
         let root = place.map(|place| place.root.to_string_lossy().into_owned());
         let root = root.unwrap_or_else(|| session.directory.clone());

@@ -146,7 +146,7 @@ impl AppState {
             return Ok(());
         }
         while !self.has_runner(Path::new(&session.directory)) {
-            match self.engine().begin_next_turn(ctx, id) {
+            match self.engine().turns().begin_next(ctx, id) {
                 Ok(Some(turn)) => self.fail_turn_without_runner(ctx, &turn)?,
                 Ok(None) | Err(EngineError::Store(StoreError::Busy(_))) => break,
                 Err(error) => return Err(error.into()),
@@ -178,7 +178,7 @@ impl AppState {
             rules: asked.tool_rules(),
             routing: self.prompt_destination(&session, asked),
         };
-        let stored = match self.engine().admit_prompt(ctx, &new) {
+        let stored = match self.engine().turns().admit_prompt(ctx, &new) {
             // Somebody was faster with the same id: it may have been the same prompt.
             Err(EngineError::Store(
                 error @ (StoreError::Conflict { .. } | StoreError::WrongOwner { .. }),
@@ -240,7 +240,7 @@ impl AppState {
     ) -> Result<Message, ApiError> {
         let id = match &asked.message {
             Some(id) => id.clone(),
-            None => self.engine().new_message_id(ctx, session)?,
+            None => self.engine().turns().new_message_id(ctx, session)?,
         };
         let user = UserMessage {
             time: UserTime { created: Number::from(ctx.now.0), extra: ExtraFields::new() },
@@ -264,7 +264,7 @@ impl AppState {
         let one = |(id, body)| {
             let id = match id {
                 Some(id) => id,
-                None => self.engine().new_part_id(ctx)?,
+                None => self.engine().turns().new_part_id(ctx)?,
             };
             let (session, message) = (message.session.clone(), message.id.clone());
             Ok(Part { id, session, message, body })

@@ -50,7 +50,7 @@ pub(super) async fn abort(
 
 /// Stops the turn of a session, whoever runs it; true if its end is still to come.
 fn request_stop(app: &AppState, ctx: &Context, id: &SessionId) -> Result<bool, ApiError> {
-    let asked = match app.engine().request_abort(ctx, id) {
+    let asked = match app.engine().turns().aborts().request(ctx, id) {
         Ok(AbortOutcome::Requested(turn)) => turn,
         Ok(AbortOutcome::NoOpenTurn | AbortOutcome::Ended(_)) => return Ok(false),
         // There is no such session: nothing is left to stop.
@@ -64,7 +64,7 @@ fn request_stop(app: &AppState, ctx: &Context, id: &SessionId) -> Result<bool, A
         return Ok(true);
     }
     // So does another process that runs the turn.
-    let Some(turn) = app.engine().claim_turn(ctx, id, &asked)? else { return Ok(true) };
+    let Some(turn) = app.engine().turns().claim(ctx, id, &asked)? else { return Ok(true) };
     // A program outside drives it, under our lease: its next call learns that the turn has ended.
     app.abort_driven_turn(ctx, &turn)?;
     Ok(false)

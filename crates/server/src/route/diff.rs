@@ -42,7 +42,12 @@ impl AppState {
         ctx: &Context,
         session: &SessionId,
     ) -> Result<(String, Value), EngineError> {
-        let found = self.engine().diff(ctx, session, &DiffTarget::Session, DiffFormat::JsDiff)?;
+        let found = self.engine().history().diffs().diff(
+            ctx,
+            session,
+            &DiffTarget::Session,
+            DiffFormat::JsDiff,
+        )?;
         let place = self.engine().store().read(ctx, |r| r.sessions().get(session))?.directory;
         Ok((place, wire::file_diffs_info(&found.files)))
     }
@@ -61,7 +66,7 @@ async fn diff(
     let message = named.map(read).transpose()?;
     app.run_blocking(move |app| {
         let what = message.map_or(DiffTarget::Session, DiffTarget::Message);
-        let found = app.engine().diff(&ctx, &id, &what, DiffFormat::JsDiff)?;
+        let found = app.engine().history().diffs().diff(&ctx, &id, &what, DiffFormat::JsDiff)?;
         Ok(Json(wire::file_diffs_info(&found.files)))
     })
     .await

@@ -27,7 +27,7 @@ async fn fork(
     let at: Option<MessageId> = fields.id("messageID", "msg")?;
     app.run_blocking(move |app| {
         let Some(began) = began else {
-            let made = app.engine().fork_session(&ctx, &id, at.as_ref())?;
+            let made = app.engine().history().forks().fork_session(&ctx, &id, at.as_ref())?;
             return Ok(Json(app.session_json(&ctx, &made.id)?));
         };
         // The first try was cut off: its copy is whole, or it goes and is made anew.
@@ -36,9 +36,13 @@ async fn fork(
             if copy.origin.is_some() {
                 return Ok(Json(app.session_json(&ctx, &copy.id)?));
             }
-            app.engine().discard_partial_fork(&ctx, &copy.id)?;
+            app.engine().history().forks().discard_partial(&ctx, &copy.id)?;
         }
-        let made = app.engine().fork_session(&ctx.without_preconditions(), &id, at.as_ref())?;
+        let made = app.engine().history().forks().fork_session(
+            &ctx.without_preconditions(),
+            &id,
+            at.as_ref(),
+        )?;
         Ok(Json(app.session_json(&ctx, &made.id)?))
     })
     .await

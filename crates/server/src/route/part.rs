@@ -49,7 +49,7 @@ async fn update(
         return Err(ApiError::bare_bad_request());
     }
     app.run_blocking(move |app| {
-        app.engine().replace_part(&ctx, &part)?;
+        app.engine().history().edits().replace_part(&ctx, &part)?;
         Ok(Json(crate::wire_json::part_json(&part)))
     })
     .await
@@ -65,7 +65,7 @@ async fn remove(
 ) -> Result<Json<bool>, ApiError> {
     let (session, message, id) = parse_part_path(&path)?;
     app.run_blocking(move |app| {
-        app.engine().remove_part(&ctx, &session, &message, &id)?;
+        app.engine().history().edits().remove_part(&ctx, &session, &message, &id)?;
         Ok(Json(true))
     })
     .await
@@ -82,7 +82,7 @@ async fn remove_message(
     app.run_blocking(move |app| {
         app.check_expected_seq(&ctx, &session)?;
         app.check_idle(&ctx, &session)?;
-        app.engine().remove_message(&ctx, &session, &message)?;
+        app.engine().history().edits().remove_message(&ctx, &session, &message)?;
         Ok(Json(true))
     })
     .await

@@ -106,11 +106,11 @@ fn reply_to_request(
     reply: PermissionReply,
     message: Option<&str>,
 ) -> Result<Json<bool>, ApiError> {
-    let pending = app.engine().pending_requests(ctx, session)?;
+    let pending = app.engine().permissions().pending(ctx, session)?;
     let asked = pending.iter().find(|request| request.id.as_str() == id.as_str());
     let Some(asked) = asked else { return Err(unknown_permission(id)) };
     let base = base_rules(app, ctx, &asked.session, None)?;
-    match app.engine().reply_permission(ctx, id, reply, message, &base) {
+    match app.engine().permissions().reply(ctx, id, reply, message, &base) {
         Ok(_) => {
             app.runners().notify_waiters();
             Ok(Json(true))
@@ -133,7 +133,7 @@ pub(super) fn base_rules(
     session: &SessionId,
     agent: Option<&str>,
 ) -> Result<BaseRules, ApiError> {
-    let mut base = app.engine().read_base_rules(ctx, session)?;
+    let mut base = app.engine().permissions().rules().base(ctx, session)?;
     let session = app.engine().store().read(ctx, |r| r.sessions().get(session))?;
     let place = app.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
     let Some(place) = place else { return Ok(base) };

@@ -90,7 +90,9 @@ async fn update(
     app.run_blocking(move |app| {
         app.store_derived_project(&ctx, &asked, &id)?;
         let patch = ProjectPatch { name, icon, commands };
-        Ok(Json(wire::project_info(&app.engine().patch_project(&ctx, &id, patch)?)))
+        Ok(Json(wire::project_info(
+            &app.engine().history().edits().patch_project(&ctx, &id, patch)?,
+        )))
     })
     .await
 }

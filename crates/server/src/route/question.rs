@@ -67,11 +67,15 @@ async fn resolve_question(
     state: RequestState,
 ) -> Result<Json<bool>, ApiError> {
     app.run_blocking(move |app| {
-        let pending = app.engine().pending_requests(&ctx, None)?;
+        let pending = app.engine().permissions().pending(&ctx, None)?;
         if !pending.iter().any(|request| request.id.as_str() == id.as_str()) {
             return Err(unknown_question(&id));
         }
-        match app.engine().answer_question(&ctx, &RequestId::Question(id.clone()), state) {
+        match app.engine().permissions().answer_question(
+            &ctx,
+            &RequestId::Question(id.clone()),
+            state,
+        ) {
             Ok(()) => {
                 app.runners().notify_waiters();
                 Ok(Json(true))

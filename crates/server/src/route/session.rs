@@ -106,7 +106,8 @@ async fn create(
         let place = app.open_project_directory(&ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let engine = app.engine();
-        let made = engine.create_session_in(&ctx, project, root, &place.directory, &new)?;
+        let made =
+            engine.projects().create_session_in(&ctx, project, root, &place.directory, &new)?;
         Ok(Json(wire::session_info(&made, SessionUsage::default())))
     })
     .await
@@ -153,7 +154,7 @@ async fn update(
         }
         let added_rules = patch.added_rules.as_deref().unwrap_or_default();
         app.check_can_set_rules(&ctx, Some(&id), added_rules)?;
-        app.engine().patch_session(&ctx, &id, patch)?;
+        app.engine().history().edits().patch_session(&ctx, &id, patch)?;
         Ok(Json(app.session_json(&ctx, &id)?))
     })
     .await
@@ -167,7 +168,7 @@ async fn remove(
 ) -> Result<Json<bool>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        app.engine().delete_session(&ctx, &id)?;
+        app.engine().projects().delete_session(&ctx, &id)?;
         Ok(Json(true))
     })
     .await

@@ -87,7 +87,8 @@ fn begin_shell(
         model: choice.model,
         root: root.unwrap_or_else(|| session.directory.clone()),
     };
-    let execution = app.engine().begin_shell(ctx, &session, shell, &line.command)?;
+    let execution =
+        app.engine().turns().commands().begin_shell(ctx, &session, shell, &line.command)?;
     app.runners().mark_command_running(&session.id);
     Ok((session, execution))
 }

@@ -43,7 +43,9 @@ pub(super) async fn compact(
     let compaction = CompactionPart { auto, overflow: None, tail_start: None, extra };
     // The agent that goes on afterwards is the one that answered last.
     let (read, name) = (repeat.0.clone(), id.clone());
-    let next = app.run_blocking(move |app| Ok(app.engine().find_next_agent(&read, &name)?)).await?;
+    let next = app
+        .run_blocking(move |app| Ok(app.engine().turns().find_next_agent(&read, &name)?))
+        .await?;
     let parts = vec![PartInput::plain(PartBody::Compaction(compaction))];
     let agent = next.map(|next| next.agent);
     let asked = PromptInput {

@@ -54,7 +54,7 @@ impl AppState {
         let Some(place) = self.find_project_directory(ctx, &asked.directory)? else {
             return Ok(None);
         };
-        Ok(self.engine().find_repository(&place.root)?)
+        Ok(self.engine().projects().repositories().find(&place.root)?)
     }
 }
 

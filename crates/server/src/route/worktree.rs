@@ -76,8 +76,12 @@ async fn create(
     app.run_blocking(move |app| {
         let place = app.open_project_directory(&ctx, &asked.directory)?;
         let new = WorktreeRequest { name, ..WorktreeRequest::default() };
-        let made =
-            app.engine().create_worktree(&ctx, &place.project.id, &new).map_err(worktree_error)?;
+        let made = app
+            .engine()
+            .projects()
+            .worktrees()
+            .create(&ctx, &place.project.id, &new)
+            .map_err(worktree_error)?;
         let mut shown = json!({ "name": made.name, "directory": made.directory.to_string_lossy() });
         if let Some(branch) = &made.branch {
             shown["branch"] = Value::from(branch.as_str());
@@ -96,7 +100,7 @@ async fn remove(
 ) -> Result<Json<bool>, ApiError> {
     let directory = body_directory(&fields.require_text("directory")?)?;
     app.with_worktree_project(asked, ctx, move |app, ctx, project| {
-        app.engine().remove_worktree(ctx, project, &directory, false)?;
+        app.engine().projects().worktrees().remove(ctx, project, &directory, false)?;
         app.project_directories().clear();
         Ok(())
     })
@@ -112,7 +116,7 @@ async fn reset(
 ) -> Result<Json<bool>, ApiError> {
     let directory = body_directory(&fields.require_text("directory")?)?;
     app.with_worktree_project(asked, ctx, move |app, ctx, project| {
-        app.engine().reset_worktree(ctx, project, &directory, false).map(drop)
+        app.engine().projects().worktrees().reset(ctx, project, &directory, false).map(drop)
     })
     .await
 }

@@ -34,7 +34,7 @@ fn new_stream_receives_recent_state_without_deltas() {
     put(house.engine(), &turn, 3, part(&id, "msg_h_0a", "prt_h_0t", open));
     for word in ["while ", "you ", "were ", "away"] {
         let part = "prt_h_0t".parse().expect("an id");
-        house.engine().append_text(&at(4), &turn, &part, word).expect("appended");
+        house.engine().turns().steps().append_text(&at(4), &turn, &part, word).expect("appended");
     }
     let mut stream = house.client().stream("/global/event");
     assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("server.connected"));
@@ -50,7 +50,7 @@ fn new_stream_receives_recent_state_without_deltas() {
     }
     // Told again, they have no place: whoever comes back says where it was before.
     assert!(told.iter().all(|it| it.id.is_none()));
-    house.engine().end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
+    house.engine().turns().end(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
 }
 
 #[test]

@@ -83,10 +83,11 @@ pub(crate) fn write(
 /// A session in the project of the house.
 pub(crate) fn session(house: &ServerFixture, title: &str) -> SessionId {
     let engine = house.engine();
-    let open = engine.open_project(&at(0), &house.project()).expect("a project");
+    let open = engine.projects().open(&at(0), &house.project()).expect("a project");
     let new = NewSession { title: Some(title.to_owned()), ..NewSession::default() };
     let directory = house.project();
-    let made = engine.create_session_in(&at(0), &open.project.id, &open.root, &directory, &new);
+    let made =
+        engine.projects().create_session_in(&at(0), &open.project.id, &open.root, &directory, &new);
     made.expect("a session").id
 }
 
@@ -126,7 +127,7 @@ pub(crate) fn part(session: &SessionId, message: &str, id: &str, body: Value) ->
 pub(crate) fn begin(engine: &Engine, session: &SessionId, id: &str, text: &str) -> Turn {
     let parts =
         vec![part(session, id, &id.replace("msg", "prt"), json!({ "type": "text", "text": text }))];
-    engine.begin_turn(&at(1), Prompt { message: user(session, id), parts }).expect("a turn")
+    engine.turns().begin(&at(1), Prompt { message: user(session, id), parts }).expect("a turn")
 }
 
 /// Writes under the lease of the turn.
@@ -171,7 +172,7 @@ fn play_turn(engine: &Engine, id: &SessionId, title: &str, nth: usize) {
     put(engine, &turn, ms, part(id, &say, &text, open));
     for word in ["Now ", "I will ", "write: ü€𝄞 \"quoted\"\n", "done."] {
         let part = text.parse().expect("an id");
-        engine.append_text(&at(ms), &turn, &part, word).expect("appended");
+        engine.turns().steps().append_text(&at(ms), &turn, &part, word).expect("appended");
     }
     let whole = "Now I will write: ü€𝄞 \"quoted\"\ndone.";
     let closed = json!({ "type": "text", "text": whole, "time": { "start": BEGIN, "end": BEGIN } });
@@ -207,7 +208,7 @@ fn play_turn(engine: &Engine, id: &SessionId, title: &str, nth: usize) {
             .map(drop)
     });
     let outcome = if nth % 3 == 2 { TurnOutcome::Aborted } else { TurnOutcome::Completed };
-    engine.end_turn(&at(ms), &turn, outcome, None).expect("ended");
+    engine.turns().end(&at(ms), &turn, outcome, None).expect("ended");
 }
 
 fn ask_and_answer(engine: &Engine, turn: &Turn, title: &str, nth: usize) {

@@ -20,13 +20,14 @@ fn undo_and_redo_publish_the_session_head() {
     let id = session(&house, "undone");
     for name in ["msg_u_0", "msg_u_1"] {
         let turn = begin(house.engine(), &id, name, "go");
-        house.engine().end_turn(&at(5), &turn, TurnOutcome::Completed, None).expect("ended");
+        house.engine().turns().end(&at(5), &turn, TurnOutcome::Completed, None).expect("ended");
     }
     let mut stream = house.client().stream("/event");
     assert!(frame(&mut stream).is_some_and(|it| it.is_own()));
     let from = end_of_log(house.engine());
     let back = "msg_u_1".parse().expect("an id");
-    let report = house.engine().revert(&at(9), &id, &back, None).expect("reverts");
+    let report =
+        house.engine().history().reverts().revert(&at(9), &id, &back, None).expect("reverts");
     assert!(report.is_some());
     let told = frames(&mut stream, 2);
     assert_eq!(told[0].kind(), "session.diff");
@@ -37,7 +38,13 @@ fn undo_and_redo_publish_the_session_head() {
     );
     assert_eq!(told[1].kind(), "session.updated");
     assert_eq!(frame_properties(&told[1])["info"]["revert"]["messageID"], "msg_u_1");
-    house.engine().unrevert(&at(10), &id).expect("brought back").expect("something");
+    house
+        .engine()
+        .history()
+        .reverts()
+        .unrevert(&at(10), &id)
+        .expect("brought back")
+        .expect("something");
     let told = frames(&mut stream, 1).remove(0);
     assert_eq!(told.kind(), "session.updated");
     assert_eq!(frame_properties(&told)["info"]["revert"], Value::Null);
@@ -54,10 +61,16 @@ fn prompt_after_undo_removes_hidden_messages() {
     let id = session(&house, "branched");
     for name in ["msg_b_0", "msg_b_1"] {
         let turn = begin(house.engine(), &id, name, "go");
-        house.engine().end_turn(&at(5), &turn, TurnOutcome::Completed, None).expect("ended");
+        house.engine().turns().end(&at(5), &turn, TurnOutcome::Completed, None).expect("ended");
     }
     let back = "msg_b_1".parse().expect("an id");
-    house.engine().revert(&at(9), &id, &back, None).expect("reverts").expect("something");
+    house
+        .engine()
+        .history()
+        .reverts()
+        .revert(&at(9), &id, &back, None)
+        .expect("reverts")
+        .expect("something");
     let mut stream = house.client().stream("/event");
     assert!(frame(&mut stream).is_some_and(|it| it.is_own()));
     let turn = begin(house.engine(), &id, "msg_b_2", "another way");
@@ -70,7 +83,7 @@ fn prompt_after_undo_removes_hidden_messages() {
     assert_eq!(gone.1, json!({ "sessionID": id, "messageID": "msg_b_1" }));
     let updated = kinds.iter().rfind(|(kind, _)| kind == "session.updated").expect("updated");
     assert_eq!(updated.1["info"]["revert"], Value::Null);
-    house.engine().end_turn(&at(12), &turn, TurnOutcome::Completed, None).expect("ended");
+    house.engine().turns().end(&at(12), &turn, TurnOutcome::Completed, None).expect("ended");
 }
 
 #[test]
@@ -89,7 +102,7 @@ fn session_deleted_event_has_the_last_session() {
 #[test]
 fn project_event_omits_private_fields() {
     let house = ServerFixture::with_git();
-    let open = house.engine().open_project(&at(0), &house.project()).expect("a project");
+    let open = house.engine().projects().open(&at(0), &house.project()).expect("a project");
     let mut all = house.client().stream("/global/event");
     assert!(frame(&mut all).is_some_and(|it| it.is_own()));
     let made = json!([{ "name": "feat", "directory": house.sibling("feat"), "ready": true }]);
@@ -115,7 +128,7 @@ fn project_event_omits_private_fields() {
 #[test]
 fn worktree_event_is_scoped_to_its_directory() {
     let house = ServerFixture::new();
-    let open = house.engine().open_project(&at(0), &house.project()).expect("a project");
+    let open = house.engine().projects().open(&at(0), &house.project()).expect("a project");
     let directory = house.sibling("feat");
     fs_err::create_dir_all(&directory).expect("made");
     let mut own = house.client().stream(&format!("/event?directory={}", directory.display()));

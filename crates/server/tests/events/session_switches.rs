@@ -35,14 +35,14 @@ fn data(frame: &ReceivedFrame) -> Value {
 
 fn turn(engine: &Engine, id: &SessionId, name: &str) {
     let turn = begin(engine, id, name, "go");
-    engine.end_turn(&at(5), &turn, TurnOutcome::Completed, None).expect("ended");
+    engine.turns().end(&at(5), &turn, TurnOutcome::Completed, None).expect("ended");
 }
 
 /// A turn that compacts: asked for by `msg_c`, summed up by `msg_ca`, with `msg_t_1` kept.
 fn compact(engine: &Engine, id: &SessionId) {
     let body = json!({ "type": "compaction", "auto": false, "tail_start_id": "msg_t_1" });
     let parts = vec![part(id, "msg_c", "prt_c", body)];
-    let turn = engine.begin_turn(&at(7), Prompt { message: user(id, "msg_c"), parts });
+    let turn = engine.turns().begin(&at(7), Prompt { message: user(id, "msg_c"), parts });
     let turn = turn.expect("a turn");
     let mut summary = serde_json::to_value(assistant(id, "msg_ca", "msg_c").body).expect("JSON");
     summary["summary"] = json!(true);
@@ -55,7 +55,7 @@ fn compact(engine: &Engine, id: &SessionId) {
     summary["finish"] = json!("stop");
     let done = message(id, "msg_ca", summary);
     write(engine, &turn.context(&at(8)), move |tx| tx.messages().put(&done).map(drop));
-    engine.end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
+    engine.turns().end(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
 }
 
 /// What is told of everything that can change of a session beside its words.

@@ -186,7 +186,7 @@ fn status_lists_only_busy_sessions() {
         tx.turns().set_retry(&of, &name, &named)
     });
     assert_eq!(status(), json!({ (id.as_str()): retry }));
-    house.engine().end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
+    house.engine().turns().end(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
     assert_eq!(status(), json!({}));
 }
 
@@ -216,7 +216,7 @@ fn session_stream_replays_then_follows() {
     let live = read(&mut stream, 1).remove(0);
     assert_eq!(live["type"], "session.next.prompted");
     assert_eq!(live["data"]["prompt"], json!({ "text": "and now" }));
-    house.engine().end_turn(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
+    house.engine().turns().end(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
     let bad = house.client().get(&format!("{path}/history?after=x")).expect(400);
     let words = "Expected an integer, got NaN\n  at [\"after\"]";
     assert_eq!(bad, json!({ "_tag": "InvalidRequestError", "message": words, "kind": "Query" }));

@@ -7,7 +7,11 @@ use crate::turn_fixture::{ctx, id, prompt, read, session};
 
 fn admit(house: &ServerFixture, session: &str, name: &str) {
     let delivery = turnstone_store::PromptDelivery::Queue;
-    house.engine().enqueue_prompt(&ctx(), prompt(session, name, name), delivery).expect("admitted");
+    house
+        .engine()
+        .turns()
+        .enqueue_prompt(&ctx(), prompt(session, name, name), delivery)
+        .expect("admitted");
 }
 
 #[test]
@@ -246,7 +250,7 @@ fn waiting_turn_survives_restart_and_is_resumed_once() {
     let reply = turnstone_core::model::PermissionReply::Once;
     let rules = turnstone_engine::BaseRules::default();
     let id = request.parse().expect("an id");
-    house.engine().reply_permission(&ctx(), &id, reply, None, &rules).expect("answered");
+    house.engine().permissions().reply(&ctx(), &id, reply, None, &rules).expect("answered");
     let state = client.get(&format!("{base}/request/{request}")).expect(200);
     assert!(state.to_string().contains("once"), "{state}");
 

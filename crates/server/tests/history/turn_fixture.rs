@@ -54,11 +54,11 @@ pub(crate) fn prompt(session: &str, name: &str, text: &str) -> Prompt {
 }
 
 pub(crate) fn begin(house: &ServerFixture, session: &str, name: &str) -> Turn {
-    house.engine().begin_turn(&ctx(), prompt(session, name, name)).expect("begins")
+    house.engine().turns().begin(&ctx(), prompt(session, name, name)).expect("begins")
 }
 
 pub(crate) fn end(house: &ServerFixture, turn: &Turn) {
-    house.engine().end_turn(&ctx(), turn, TurnOutcome::Completed, None).expect("ends");
+    house.engine().turns().end(&ctx(), turn, TurnOutcome::Completed, None).expect("ends");
 }
 
 /// The answer `msg_NAMEa`, whose tool `prt_NAMEt` writes `files` after it has named them.
@@ -69,7 +69,7 @@ pub(crate) fn step(house: &ServerFixture, turn: &Turn, name: &str, files: &[(&st
         "agent": "build", "path": {"cwd": "/", "root": "/"}, "cost": 0,
         "tokens": {"input": 0, "output": 0, "reasoning": 0, "cache": {"read": 0, "write": 0}}});
     let answer = message(&turn.session, &format!("msg_{name}a"), body);
-    let step = engine.begin_step(&ctx(), turn, answer.clone()).expect("begins");
+    let step = engine.turns().steps().begin(&ctx(), turn, answer.clone()).expect("begins");
     let text = part(&answer, &format!("prt_{name}s"), json!({"type": "text", "text": "writing"}));
     engine
         .store()
@@ -80,16 +80,16 @@ pub(crate) fn step(house: &ServerFixture, turn: &Turn, name: &str, files: &[(&st
     let body = json!({"type": "tool", "callID": name, "tool": "write", "state": state});
     let tool = part(&answer, &format!("prt_{name}t"), body);
     let touch = ToolFileAccess::Named(files.iter().map(|(file, _)| PathBuf::from(file)).collect());
-    let run = engine.begin_tool(&ctx(), turn, &tool, &touch).expect("announced");
+    let run = engine.turns().steps().begin_tool(&ctx(), turn, &tool, &touch).expect("announced");
     for (file, content) in files {
         house.write_file(file, content);
     }
     let state = json!({"status": "completed", "input": {}, "output": "", "title": "", "metadata": {},
         "time": {"start": 1, "end": 2}});
     let state = serde_json::from_value(state).expect("a state");
-    engine.end_tool(&ctx(), turn, run, state).expect("over");
+    engine.turns().steps().end_tool(&ctx(), turn, run, state).expect("over");
     let done = StepEnd { reason: "stop".into(), cost: 0.into(), tokens: Default::default() };
-    engine.end_step(&ctx(), turn, &step, &done).expect("ends");
+    engine.turns().steps().end(&ctx(), turn, &step, &done).expect("ends");
 }
 
 /// A turn of one step.

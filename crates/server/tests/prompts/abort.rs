@@ -119,7 +119,7 @@ fn abort_from_another_process_ends_driven_turn() {
         let step = turn.driver.step();
         turn.stream(&step, "text", &["half a wo"]);
         // As `turnstone session abort` does it: the wish is written, whoever runs the turn hears it.
-        let asked = house.engine().request_abort(&beside(), &named(&id)).expect("asked");
+        let asked = house.engine().turns().aborts().request(&beside(), &named(&id)).expect("asked");
         assert!(matches!(asked, AbortOutcome::Requested(_)), "{asked:?}");
         let mut beat = turn.driver.post("beat", &json!({}));
         while beat.status == 200 {

@@ -154,19 +154,19 @@ fn concurrent_prompts_with_one_id_are_one_prompt() {
 fn begin(house: &ServerFixture, id: &str) -> Turn {
     let ctx = beside();
     let session = named(id);
-    let message = house.engine().new_message_id(&ctx, &session).expect("an id");
+    let message = house.engine().turns().new_message_id(&ctx, &session).expect("an id");
     let body = json!({ "role": "user", "time": { "created": 1 }, "agent": "build",
                        "model": { "providerID": "p", "modelID": "m" } });
     let body: MessageBody = serde_json::from_value(body).expect("a message");
     let message = Message { id: message, session, body };
-    house.engine().begin_turn(&ctx, Prompt { message, parts: Vec::new() }).expect("begun")
+    house.engine().turns().begin(&ctx, Prompt { message, parts: Vec::new() }).expect("begun")
 }
 
 /// Writes an answer to `asked` into a turn.
 fn answer(house: &ServerFixture, turn: &Turn, asked: &str, words: &str) {
     let ctx = beside();
     let (session, engine) = (turn.session.clone(), house.engine());
-    let id = engine.new_message_id(&ctx, &session).expect("an id");
+    let id = engine.turns().new_message_id(&ctx, &session).expect("an id");
     let none =
         json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
     let body = json!({ "role": "assistant", "time": { "created": 2, "completed": 3 }, "mode": "build",
@@ -175,7 +175,7 @@ fn answer(house: &ServerFixture, turn: &Turn, asked: &str, words: &str) {
     let body = serde_json::from_value(body).expect("a message");
     let message = Message { id: id.clone(), session: session.clone(), body };
     let text = PartBody::Text(TextPart { text: words.to_owned(), ..TextPart::default() });
-    let part = engine.new_part_id(&ctx).expect("an id");
+    let part = engine.turns().new_part_id(&ctx).expect("an id");
     let part = Part { id: part, session, message: id, body: text };
     let write = move |tx: &turnstone_store::Tx<'_>| {
         tx.messages().put(&message)?;
@@ -199,13 +199,14 @@ fn prompt_during_turn_steers_and_gets_its_answer() {
         let shell = json!({ "agent": "build", "command": "true" });
         let refused = house.client().post(&format!("/session/{id}/shell"), &shell).expect(409);
         assert_eq!(refused["_tag"], "SessionBusyError");
-        let taken = house.engine().promote_steering_prompts(&beside(), &turn).expect("taken");
+        let taken =
+            house.engine().turns().promote_steering_prompts(&beside(), &turn).expect("taken");
         assert_eq!(
             taken.iter().map(ToString::to_string).collect::<Vec<_>>(),
             std::slice::from_ref(&asked)
         );
         answer(&house, &turn, &asked, "done");
-        house.engine().end_turn(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
+        house.engine().turns().end(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
         let answered = asking.join().expect("answered");
         assert_eq!(answered["parts"][0]["text"], "done");
         assert_eq!(answered["info"]["parentID"], asked.as_str());
@@ -225,7 +226,7 @@ fn untaken_prompt_is_answered_after_the_turn() {
     std::thread::scope(|scope| {
         let asking = scope.spawn(|| house.client().post(&path, &said("and this")).expect(200));
         waiting(&house, &id);
-        house.engine().end_turn(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
+        house.engine().turns().end(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
         let answered = asking.join().expect("answered");
         assert_eq!(answered["info"]["error"]["name"], "UnknownError");
     });
@@ -257,7 +258,12 @@ fn prompt_after_revert_branches() {
     let stored = messages(&house, &id);
     let second = stored[2]["info"]["id"].as_str().expect("an id");
     let message = second.parse().expect("an id");
-    house.engine().revert(&beside(), &named(&id), &message, None).expect("reverted");
+    house
+        .engine()
+        .history()
+        .reverts()
+        .revert(&beside(), &named(&id), &message, None)
+        .expect("reverted");
     house.client().post(&path, &json!({ "noReply": true, "parts": [] })).expect(200);
     let ids: Vec<Value> = messages(&house, &id).iter().map(|m| m["info"]["id"].clone()).collect();
     assert_eq!(ids.len(), 3, "{ids:?}");

@@ -8,12 +8,12 @@ use crate::support::ServerFixture;
 use crate::{beside, named, session};
 
 fn turn(house: &ServerFixture, id: &str) -> Turn {
-    let message = house.engine().new_message_id(&beside(), &named(id)).expect("an id");
+    let message = house.engine().turns().new_message_id(&beside(), &named(id)).expect("an id");
     let body = json!({ "role": "user", "time": { "created": 1 }, "agent": "build",
                        "model": { "providerID": "p", "modelID": "m" } });
     let body: MessageBody = serde_json::from_value(body).expect("a message");
     let message = Message { id: message, session: named(id), body };
-    house.engine().begin_turn(&beside(), Prompt { message, parts: Vec::new() }).expect("begun")
+    house.engine().turns().begin(&beside(), Prompt { message, parts: Vec::new() }).expect("begun")
 }
 
 fn ask(house: &ServerFixture, turn: &Turn, command: &str) -> String {
@@ -25,7 +25,7 @@ fn ask_for(house: &ServerFixture, turn: &Turn, permission: &str, command: &str) 
                       "always": ["touch *"] });
     let ask = serde_json::from_value(ask).expect("a request");
     let new = PermissionQuery { ask, blocks_turn: true };
-    let asked = house.engine().ask_permission(&beside(), turn, &new, &BaseRules::default());
+    let asked = house.engine().permissions().ask(&beside(), turn, &new, &BaseRules::default());
     let asked = asked.expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     id.to_string()
@@ -35,7 +35,12 @@ fn question(house: &ServerFixture, turn: &Turn) -> String {
     let ask = json!({ "questions": [{ "question": "Which one?", "header": "Pick",
         "options": [{ "label": "A", "description": "first" }, { "label": "B", "description": "second" }] }] });
     let ask = serde_json::from_value(ask).expect("a question");
-    house.engine().ask_question(&beside(), turn, ask, true).expect("asked").to_string()
+    house
+        .engine()
+        .permissions()
+        .ask_question(&beside(), turn, ask, true)
+        .expect("asked")
+        .to_string()
 }
 
 fn listed(house: &ServerFixture, path: &str) -> Vec<Value> {

@@ -82,7 +82,7 @@ fn execute(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<u8, CliError> {
         None => app.directory()?.to_owned(),
     };
     let session = resolve_or_create_session(app, &engine, &ctx, args, &line, &place)?;
-    let begin = || engine.begin_exec(&ctx, &session, &line);
+    let begin = || engine.turns().commands().begin_exec(&ctx, &session, &line);
     let mut execution = ui.with_spinner("capturing the directory, so that undo works", begin)?;
     warn_undo_limits(ui, &session, &execution);
     let ExecutionResult { end, code, left_running: left } =
@@ -98,8 +98,9 @@ fn execute(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<u8, CliError> {
         ui.print_note(&format!("turnstone: {count} left running; what they change is in no turn"));
     }
     let covered = execution.call.is_covered();
-    let ended = ui
-        .with_spinner("looking what changed", || engine.end_exec(&app.context(), execution, &end));
+    let ended = ui.with_spinner("looking what changed", || {
+        engine.turns().commands().end(&app.context(), execution, &end)
+    });
     match ended {
         Ok(closed) => print_change_count(ui, closed.filter(|_| covered).as_ref()),
         // The command has run: its code is what a script wants. The books are closed later.
@@ -142,7 +143,7 @@ fn resolve_or_create_session(
         parent: find_parent_session(app, engine, ctx)?,
         ..NewSession::default()
     };
-    Ok(engine.create_session(ctx, directory, &new)?)
+    Ok(engine.projects().create_session(ctx, directory, &new)?)
 }
 
 /// The worktree of that name, or a new one.
@@ -153,15 +154,15 @@ fn find_or_create_worktree(
     ctx: &Context,
     name: &str,
 ) -> Result<PathBuf, CliError> {
-    let project = engine.open_project(ctx, app.directory()?)?.project.id;
-    let listed = engine.list_worktrees(ctx, &project).map_err(worktree_error)?;
+    let project = engine.projects().open(ctx, app.directory()?)?.project.id;
+    let listed = engine.projects().worktrees().list(ctx, &project).map_err(worktree_error)?;
     let known = listed.into_iter().find(|it| it.made && it.ready && it.name == name);
     let found = match known {
         Some(known) => known,
         None => {
             let name = Some(name.to_owned()).filter(|name| !name.is_empty());
             let new = WorktreeRequest { name, ..WorktreeRequest::default() };
-            engine.create_worktree(ctx, &project, &new).map_err(worktree_error)?
+            engine.projects().worktrees().create(ctx, &project, &new).map_err(worktree_error)?
         }
     };
     let directory = text::sanitize_line(&found.directory.to_string_lossy());

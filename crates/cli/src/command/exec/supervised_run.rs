@@ -88,7 +88,7 @@ fn with_periodic_sweep<T>(app: &CliApp, engine: &Engine, work: impl FnOnce() -> 
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SWEEP_INTERVAL) {
-                if let Err(error) = engine.recover_and_maintain(&app.context()) {
+                if let Err(error) = engine.maintenance().recover_and_maintain(&app.context()) {
                     tracing::info!("what dead processes left could not be swept: {error}");
                 }
             }
@@ -142,6 +142,8 @@ fn start_and_wait(
     let prepared = supervisor.prepare(program, streams)?;
     // Before it runs: whoever comes after a crash must find the processes (R32).
     engine
+        .turns()
+        .commands()
         .record_process_group(ctx, execution, prepared.group())
         .map_err(ExecStartError::Engine)?;
     if let Some(folder) = spill.parent() {
@@ -156,6 +158,6 @@ fn start_and_wait(
         signals: Some(signals),
     };
     let running = prepared.start()?;
-    let (ended, aborted) = engine.attach_to_command(ctx, &execution.turn, running, attend);
+    let (ended, aborted) = engine.turns().commands().attach(ctx, &execution.turn, running, attend);
     Ok(ExecutionResult::from_outcome(ended, keeper, aborted))
 }

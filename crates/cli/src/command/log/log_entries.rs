@@ -276,7 +276,7 @@ fn count_changed_lines(
     ctx: &Context,
     row: &ChangeSetRow,
 ) -> Option<BTreeMap<RelPath, (usize, usize)>> {
-    let vault = engine.open_snapshot_handle(Path::new(&row.set.root.path), ctx.now).ok()?;
+    let vault = engine.snapshots().open(Path::new(&row.set.root.path), ctx.now).ok()?;
     let before = vault.find_capture(row.before.as_deref()?).ok()?;
     let after = vault.find_capture(row.after.as_deref()?).ok()?;
     let diff = vault.diff_captures(&before, &after, &DiffOptions::default()).ok()?;

@@ -34,7 +34,7 @@ pub(crate) struct AbortArgs {
 pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &AbortArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     let id = args.session.resolve_session(engine.store(), &ctx)?;
-    let (turn, state) = match engine.request_abort(&ctx, &id)? {
+    let (turn, state) = match engine.turns().aborts().request(&ctx, &id)? {
         AbortOutcome::NoOpenTurn => (None, None),
         AbortOutcome::Ended(turn) => (Some(turn), Some(TurnState::Aborted)),
         AbortOutcome::Requested(turn) => {

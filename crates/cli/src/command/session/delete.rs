@@ -58,7 +58,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
     }
     // All of them before any of them: a refusal deletes nothing.
     for id in &roots {
-        engine.require_delete_permission(&ctx, id)?;
+        engine.permissions().gates().require_delete(&ctx, id)?;
     }
     if !args.yes {
         print_plan_to_stderr(ui, &plan);
@@ -80,7 +80,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
     // The rows go now; if this is cut off, the next upkeep finishes it.
     while !store.purge_deleted(&ctx, 64)? {}
     let directories = plan.iter().map(|doomed| doomed.session.directory.clone().into()).collect();
-    if let Err(error) = engine.run_maintenance_after_delete(&app.context(), &directories) {
+    if let Err(error) = engine.maintenance().run_after_delete(&app.context(), &directories) {
         tracing::info!("upkeep of the snapshots failed: {error}");
     }
     if ui.wants_json() {

@@ -93,7 +93,7 @@ fn require_revert_permission(
         return Ok(());
     }
     if app.layout().database().exists() {
-        app.open_engine()?.require_permission_at(
+        app.open_engine()?.permissions().gates().require_at(
             &app.context(),
             site.root(),
             GatedOperation::Revert,

@@ -63,7 +63,9 @@ fn recover_interrupted(app: &CliApp) {
     if !app.layout().database().exists() {
         return;
     }
-    let recovered = app.open_engine().and_then(|engine| Ok(engine.recover_all(&app.context())?));
+    let recovered = app
+        .open_engine()
+        .and_then(|engine| Ok(engine.maintenance().recover_all(&app.context())?));
     if let Err(error) = recovered {
         tracing::info!("what a dead process left could not be finished: {error}");
     }

@@ -114,15 +114,15 @@ fn undo_or_redo(
     let (session, which, mut options) = resolve_target(app, &engine, &ctx, args)?;
     options.paths = resolve_path_filters(app, &engine, &ctx, &session, &args.paths)?;
     let plan = match way {
-        UndoDirection::Undo => engine.plan_undo(&ctx, &session.id, &which, &options)?,
-        UndoDirection::Redo => engine.plan_redo(&ctx, &session.id, &which, &options)?,
+        UndoDirection::Undo => engine.history().plan_undo(&ctx, &session.id, &which, &options)?,
+        UndoDirection::Redo => engine.history().plan_redo(&ctx, &session.id, &which, &options)?,
     };
     print_turns(ui, &engine, &ctx, &plan)?;
     warn_running_commands(ui, &engine, &ctx, &plan)?;
     let shown = if args.dry_run {
         undo_report::UndoResult::predicted(&plan)
     } else {
-        undo_report::UndoResult::applied(&plan, engine.apply_plan(&app.context(), &plan)?)
+        undo_report::UndoResult::applied(&plan, engine.history().apply(&app.context(), &plan)?)
     };
     let hints = undo_report::ConflictHints::collect(&engine, &ctx, &plan)?;
     let exit = undo_report::print_result(ui, &shown, &hints)?;
@@ -187,7 +187,7 @@ fn resolve_path_filters(
     }
     let here = app.directory()?;
     let here = fs_err::canonicalize(here).unwrap_or_else(|_| here.to_owned());
-    let root = match engine.snapshot_access(session, ctx.now)? {
+    let root = match engine.snapshots().access(session, ctx.now)? {
         SnapshotAccess::Available(vault) => vault.location().root.clone(),
         SnapshotAccess::Refused(_) => Path::new(&session.directory).to_owned(),
     };

@@ -8,8 +8,8 @@ use turnstone_core::time::LogCursor;
 use turnstone_snapshot::{Capture, CaptureScope, SnapshotError, SnapshotHandle};
 use turnstone_store::{ChangeSetRow, Context};
 
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::history::fork::Forks;
 use crate::history::timeline::Timeline;
 
 /// A capture of all files, by its tree or its id, and when in the log it was made.
@@ -18,12 +18,12 @@ struct CaptureMoment {
     name: String,
 }
 
-impl Engine {
+impl Forks {
     /// The capture of all files as they were before a message; nothing if there is none.
     ///
     /// Of the turn that the message begins, the first capture before it changed anything; otherwise
     /// the last one before, if the session changed nothing since.
-    pub(super) fn find_capture_before(
+    pub(crate) fn find_capture_before(
         &self,
         ctx: &Context,
         session: &Session,

@@ -1,6 +1,7 @@
 //! Copying: messages, turns and change sets under new ids, whole or not at all.
 
-use std::collections::{BTreeSet, HashMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
 
 use turnstone_core::fork::{
     CopiedMessage, ForkPlan, NewFork, RenamedMessages, fork_session, plan_fork, rename_references,
@@ -9,20 +10,25 @@ use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{
     ForkOrigin, ImportedUsage, PartBody, Session, SessionUsage, TokenCounts,
 };
-use turnstone_core::operation::SessionHead;
+use turnstone_core::operation::{
+    HeadMove, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
+};
 use turnstone_core::session_naming;
 use turnstone_core::turn::{TurnOutcome, TurnState};
 use turnstone_core::wire::part_usage;
 use turnstone_store::{
-    CloseChangeSet, Context, CopyChangeSet, EndTurn, LeaseTakeover, NewChangeSet, NewPart, NewTurn,
-    StoreError, TurnRow, Tx,
+    CloseChangeSet, Context, CopyChangeSet, EndTurn, FinishedOperation, LeaseTakeover,
+    NewChangeSet, NewOperation, NewPart, NewTurn, Store, StoreError, TurnRow, Tx,
 };
 
 use super::copy_batch::{CopyBatchWriter, CopyRow, MAX_BATCH_BYTES, MAX_BATCH_ROWS, estimate_part};
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
+use crate::history::session_changes::SessionChanges;
+use crate::history::session_recovery::SessionRecovery;
 use crate::history::timeline::Timeline;
-use crate::history::undo::SelectedChangeSet;
+use crate::history::undo::{SelectedChangeSet, UndoPlan, encode_plan, encode_report};
+use crate::id_generator::IdGenerator;
 
 /// Where a session that is not wholly copied says which process copies it.
 const COPYING_KEY: &str = "turnstone.copying";
@@ -56,36 +62,20 @@ impl SessionCopy {
     }
 }
 
-impl Engine {
-    /// Copies a session up to a message, or as far as it stands, into a session of its own.
-    ///
-    /// Every message and part has a new id. Change sets keep theirs: what is taken back in one of
-    /// the sessions is taken back. Until the copy is whole it is archived and has no origin.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::EngineError::Fork`] if the session has no such message. The original is never
-    /// touched; a copy that was cut off is never shown, and recovery removes it.
-    pub fn fork_session(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        at: Option<&MessageId>,
-    ) -> Result<Session> {
-        let mut copy = self.plan_copy(ctx, session, at)?;
-        // The original is only read; whether it stands where the caller thinks was seen in that read.
-        let ctx = &ctx.without_expected_seq();
-        self.pin_copy_captures(ctx, &mut copy)?;
-        self.write_copy_or_delete(ctx, &copy)
-    }
+/// Copies sessions with the captures their turns need.
+#[derive(Clone)]
+pub(crate) struct SessionCopies {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) recovery: SessionRecovery,
+    pub(crate) changes: SessionChanges,
+}
 
+impl SessionCopies {
     /// Writes a copy whose captures are where they belong: all of it, or nothing.
-    pub(super) fn write_copy_or_delete(
-        &self,
-        ctx: &Context,
-        copy: &SessionCopy,
-    ) -> Result<Session> {
-        let written = self.write_copy_session(ctx, copy);
+    pub(super) fn write_or_delete(&self, ctx: &Context, copy: &SessionCopy) -> Result<Session> {
+        let written = self.write_session(ctx, copy);
         if written.is_err() {
             // What cannot be removed now is removed by recovery; nobody sees it until then.
             drop(self.store.delete_session(ctx, &copy.session.id));
@@ -93,7 +83,7 @@ impl Engine {
         written
     }
 
-    fn write_copy_session(&self, ctx: &Context, copy: &SessionCopy) -> Result<Session> {
+    fn write_session(&self, ctx: &Context, copy: &SessionCopy) -> Result<Session> {
         let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
         let mut made = whole.clone();
         made.origin = None;
@@ -104,7 +94,7 @@ impl Engine {
             Err(std::io::Error::other("failpoint").into())
         });
         let lease = self.store.acquire_lease(ctx, &whole.id, LeaseTakeover::IfDead)?;
-        self.write_copy_rows(&ctx.clone().with_lease(&lease), copy)?;
+        self.write_rows(&ctx.clone().with_lease(&lease), copy)?;
         self.copy_expiry(ctx, copy)?;
         self.store.release_lease(ctx, &lease)?;
         if copy.has_own_files {
@@ -142,7 +132,7 @@ impl Engine {
     }
 
     /// Removes copies whose process died before they were whole.
-    pub(crate) fn remove_abandoned_copies(&self, ctx: &Context) -> Result<Vec<SessionId>> {
+    pub(crate) fn remove_abandoned(&self, ctx: &Context) -> Result<Vec<SessionId>> {
         let mut gone = Vec::new();
         for session in self.store.find_abandoned_sessions(ctx, COPYING_KEY)? {
             match self.store.delete_session(ctx, &session) {
@@ -156,13 +146,13 @@ impl Engine {
     }
 
     /// Reads the original and decides what is copied; nothing is written.
-    pub(super) fn plan_copy(
+    pub(super) fn plan(
         &self,
         ctx: &Context,
         session: &SessionId,
         at: Option<&MessageId>,
     ) -> Result<SessionCopy> {
-        self.ensure_recovered(ctx, session)?;
+        self.recovery.ensure_recovered(ctx, session)?;
         let (original, line, seq) = self.store.read(ctx, |r| {
             Ok((
                 r.sessions().get(session)?,
@@ -183,7 +173,7 @@ impl Engine {
             None => truncate_at_head(entries, &line),
         };
         let (id, random) = self.id_generator.new_session_id(ctx.now)?;
-        let (messages, parts) = self.new_copy_ids(ctx, &entries)?;
+        let (messages, parts) = self.new_ids(ctx, &entries)?;
         // Handed out in the order of the original, so that the ids ascend.
         let (mut messages, mut parts) = (messages.into_iter(), parts.into_iter());
         let spare =
@@ -216,7 +206,7 @@ impl Engine {
     }
 
     /// Returns an id for every message and part that may be copied.
-    fn new_copy_ids(
+    fn new_ids(
         &self,
         ctx: &Context,
         entries: &[CopiedMessage<String>],
@@ -252,7 +242,7 @@ impl Engine {
                 turns.push(turn);
             }
         }
-        copy.changes = self.change_sets_of_turns(ctx, session, &turns)?;
+        copy.changes = self.changes.of_turns(ctx, session, &turns)?;
         copy.changes.retain(|held| {
             line.change_set_position(session, &held.turn, &held.row).is_some_and(|spot| spot < cut)
         });
@@ -261,10 +251,55 @@ impl Engine {
 
     /// Writes messages, turns and change sets of a copy, in order: many rows in one transaction, and
     /// the next one made and sent while the last is being synced (R23).
-    fn write_copy_rows(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
+    fn write_rows(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
         let mut writer = CopyBatchWriter::new(&self.store, ctx, &copy.session.id);
         queue_copy_rows(copy, &mut writer)?;
         writer.finish()
+    }
+
+    /// Says in the copy how much of its turns is taken back, as it was at the point.
+    pub(super) fn record_undone_extents(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
+        let mut taken = Vec::new();
+        let mut turns = BTreeMap::new();
+        for held in copy.changes.iter().filter(|held| held.wanted != UndoExtent::Nothing) {
+            let change = held.row.set.id.clone();
+            taken.push(UndoneChangeSet { change, extent: held.wanted.clone() });
+            turns.insert(held.row.opened, copy.copied_turn(&held.turn));
+        }
+        if taken.is_empty() {
+            return Ok(());
+        }
+        let id = self.id_generator.new_operation_id(ctx.now)?;
+        let turns: Vec<_> = turns.into_values().flatten().collect();
+        // No file moves: those of the point are there already.
+        let plan = UndoPlan {
+            operation: id.clone(),
+            kind: OperationKind::Undo,
+            session: copy.session.id.clone(),
+            turns,
+            also: Vec::new(),
+            changes: Vec::new(),
+            roots: Vec::new(),
+            contended: Vec::new(),
+            not_covered: Vec::new(),
+            unnamed: Vec::new(),
+            git: Vec::new(),
+            head: HeadMove::Stay,
+            todos: None,
+            withdrawn: Vec::new(),
+            switch: None,
+            relies: Vec::new(),
+        };
+        let new = NewOperation { id: id.clone(), kind: plan.kind, plan: encode_plan(&plan)? };
+        let report = encode_report(&plan.build_report(Vec::new()))?;
+        let done = FinishedOperation { id, head: HeadMove::Stay, taken, report };
+        let session = copy.session.id.clone();
+        let note = move |tx: &Tx<'_>| {
+            tx.operations().plan(&session, &new)?;
+            tx.operations().finish(&session, &done)
+        };
+        self.store.write(ctx, note).wait()?;
+        Ok(())
     }
 }
 

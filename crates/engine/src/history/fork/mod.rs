@@ -7,5 +7,7 @@ mod copy_batch;
 mod pin;
 mod worktree;
 
+pub(crate) use copy::SessionCopies;
 pub(crate) use copy::is_incomplete_copy;
 pub use worktree::ForkedWorktree;
+pub use worktree::Forks;

@@ -8,14 +8,14 @@ use turnstone_snapshot::Oid;
 use turnstone_store::Context;
 
 use super::copy::SessionCopy;
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::history::fork::SessionCopies;
 use crate::tool_calls::tracked_call::session_pin_group;
 
-impl Engine {
+impl SessionCopies {
     /// Pins the captures of the copy in its own group, before its first row; notes which turns have
     /// lost one.
-    pub(super) fn pin_copy_captures(&self, ctx: &Context, copy: &mut SessionCopy) -> Result<()> {
+    pub(super) fn pin_captures(&self, ctx: &Context, copy: &mut SessionCopy) -> Result<()> {
         let mut captures: BTreeMap<&str, Vec<(Oid, &TurnId)>> = BTreeMap::new();
         for held in &copy.changes {
             let row = &held.row;
@@ -34,7 +34,7 @@ impl Engine {
             if needs.is_empty() || !Path::new(root).is_dir() {
                 continue;
             }
-            let vault = self.open_snapshot_handle(Path::new(root), ctx.now)?;
+            let vault = self.snapshots.open(Path::new(root), ctx.now)?;
             let ids: Vec<Oid> = needs.iter().map(|(id, _)| *id).collect();
             let missing =
                 vault.pin_captures(&ids, &session_pin_group(&copy.session.id), ctx.now)?;

@@ -5,28 +5,29 @@
 //! first row of the copy is written. Its change sets have ids of their own: they are about other
 //! files now, and what is taken back in one session stands in the other.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{ChangeId, MessageId, SessionId};
 use turnstone_core::model::Session;
-use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
 use turnstone_core::time::LogCursor;
 use turnstone_snapshot::{
     Capture, Oid, OperationAction, OperationId, OperationRequest, RestoreReport, SnapshotError,
     SnapshotHandle,
 };
-use turnstone_store::{Context, FinishedOperation, NewOperation, Tx};
+use turnstone_store::{Context, Store, StoreError};
 
 use super::copy::SessionCopy;
+use crate::captures::budgeted_capture::BudgetedCapture;
 use crate::captures::session_coverage::{SnapshotAccess, change_root_of};
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
+use crate::history::fork::SessionCopies;
 use crate::history::historical_state::HistoricalState;
-use crate::history::undo::{UndoPlan, encode_plan, encode_report};
-use crate::projects::worktree::{WorktreeError, WorktreeInfo, WorktreeRequest};
+use crate::id_generator::IdGenerator;
+use crate::projects::worktree::{WorktreeError, WorktreeInfo, WorktreeRequest, Worktrees};
 use crate::tool_calls::tracked_call::session_pin_group;
 
 /// A fork with files of its own.
@@ -51,7 +52,18 @@ struct ForkFiles {
     commit: Option<String>,
 }
 
-impl Engine {
+/// Forks of a session, in place or into a worktree of their own.
+#[derive(Clone)]
+pub struct Forks {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) captures: BudgetedCapture,
+    pub(crate) worktrees: Worktrees,
+    pub(crate) copies: SessionCopies,
+}
+
+impl Forks {
     /// Copies a session up to a message, or as far as it stands, into a new worktree that holds the
     /// files as they were at that point.
     ///
@@ -68,28 +80,42 @@ impl Engine {
     ) -> Result<ForkedWorktree, WorktreeError> {
         let original = self.store.read(ctx, |r| r.sessions().get(session));
         let original = original.map_err(crate::EngineError::from)?;
-        let mut copy = self.plan_copy(ctx, session, at)?;
+        let mut copy = self.copies.plan(ctx, session, at)?;
         let files = self.find_fork_files(ctx, &original, at)?;
         let from = new.from.clone().or_else(|| files.commit.clone());
         let project = original.project.clone();
-        let made = self.add_worktree(ctx, &project, &WorktreeRequest { from, ..new.clone() })?;
+        let made = self.worktrees.add(ctx, &project, &WorktreeRequest { from, ..new.clone() })?;
         let directory = PathBuf::from(&made.directory);
         let filled = self.fill_worktree(ctx, &files, &directory, &mut copy);
         let report = match filled {
             Ok(report) => report,
             Err(error) => {
-                self.discard_worktree(ctx, &project, &made, &error)?;
+                self.worktrees.discard(ctx, &project, &made, &error)?;
                 return Err(error);
             }
         };
-        let worktree = self.record_worktree_ready(ctx, &project, made)?;
+        let worktree = self.worktrees.record_ready(ctx, &project, made)?;
         let home = match original.path.as_deref().filter(|path| !path.is_empty()) {
             Some(path) if directory.join(path).is_dir() => directory.join(path),
             Some(_) | None => directory,
         };
         copy.session.directory = home.to_string_lossy().into_owned();
-        let session = self.write_copy_or_delete(ctx, &copy)?;
+        let session = self.copies.write_or_delete(ctx, &copy)?;
         Ok(ForkedWorktree { session, worktree, report })
+    }
+
+    /// Removes a copy that an interrupted fork left behind.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`]; [`StoreError::Invalid`] if the copy is complete.
+    pub fn discard_partial(&self, ctx: &Context, copy: &SessionId) -> Result<()> {
+        let found = self.store.read(ctx, |r| r.sessions().get(copy))?;
+        if found.origin.is_some() {
+            return Err(StoreError::Invalid(format!("{copy} is a complete fork")).into());
+        }
+        self.store.delete_session(&ctx.without_preconditions(), copy)?;
+        Ok(())
     }
 
     /// Finds the capture of the files of a point.
@@ -99,7 +125,7 @@ impl Engine {
         session: &Session,
         at: Option<&MessageId>,
     ) -> Result<ForkFiles, WorktreeError> {
-        let vault = match self.snapshot_access(session, ctx.now)? {
+        let vault = match self.snapshots.access(session, ctx.now)? {
             SnapshotAccess::Available(vault) => vault,
             SnapshotAccess::Refused(why) => {
                 let session = session.id.clone();
@@ -108,9 +134,8 @@ impl Engine {
         };
         let Some(message) = at else {
             // Where it stands is what is there.
-            let capture = self
-                .capture_with_eviction(ctx, &vault, &session_pin_group(&session.id), None)?
-                .capture;
+            let capture =
+                self.captures.capture(ctx, &vault, &session_pin_group(&session.id), None)?.capture;
             return Ok(ForkFiles { vault, capture, at: None, commit: None });
         };
         let found = self.find_capture_before(ctx, session, &vault, message)?;
@@ -153,8 +178,7 @@ impl Engine {
         directory: &Path,
         copy: &mut SessionCopy,
     ) -> Result<RestoreReport, WorktreeError> {
-        let vault =
-            self.open_snapshot_handle(directory, ctx.now).map_err(crate::EngineError::from)?;
+        let vault = self.snapshots.open(directory, ctx.now).map_err(crate::EngineError::from)?;
         let group = session_pin_group(&copy.session.id);
         let mut captures = self.move_changes_to_root(ctx, files, &change_root_of(&vault), copy)?;
         captures.push(files.capture.id);
@@ -226,49 +250,26 @@ impl Engine {
         Ok(captures)
     }
 
-    /// Says in the copy how much of its turns is taken back, as it was at the point.
-    pub(super) fn record_undone_extents(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
-        let mut taken = Vec::new();
-        let mut turns = BTreeMap::new();
-        for held in copy.changes.iter().filter(|held| held.wanted != UndoExtent::Nothing) {
-            let change = held.row.set.id.clone();
-            taken.push(UndoneChangeSet { change, extent: held.wanted.clone() });
-            turns.insert(held.row.opened, copy.copied_turn(&held.turn));
-        }
-        if taken.is_empty() {
-            return Ok(());
-        }
-        let id = self.id_generator.new_operation_id(ctx.now)?;
-        let turns: Vec<_> = turns.into_values().flatten().collect();
-        // No file moves: those of the point are there already.
-        let plan = UndoPlan {
-            operation: id.clone(),
-            kind: OperationKind::Undo,
-            session: copy.session.id.clone(),
-            turns,
-            also: Vec::new(),
-            changes: Vec::new(),
-            roots: Vec::new(),
-            contended: Vec::new(),
-            not_covered: Vec::new(),
-            unnamed: Vec::new(),
-            git: Vec::new(),
-            head: HeadMove::Stay,
-            todos: None,
-            withdrawn: Vec::new(),
-            switch: None,
-            relies: Vec::new(),
-        };
-        let new = NewOperation { id: id.clone(), kind: plan.kind, plan: encode_plan(&plan)? };
-        let report = encode_report(&plan.build_report(Vec::new()))?;
-        let done = FinishedOperation { id, head: HeadMove::Stay, taken, report };
-        let session = copy.session.id.clone();
-        let note = move |tx: &Tx<'_>| {
-            tx.operations().plan(&session, &new)?;
-            tx.operations().finish(&session, &done)
-        };
-        self.store.write(ctx, note).wait()?;
-        Ok(())
+    /// Copies a session up to a message, or as far as it stands, into a session of its own.
+    ///
+    /// Every message and part has a new id. Change sets keep theirs: what is taken back in one of
+    /// the sessions is taken back. Until the copy is whole it is archived and has no origin.
+    ///
+    /// # Errors
+    ///
+    /// [`crate::EngineError::Fork`] if the session has no such message. The original is never
+    /// touched; a copy that was cut off is never shown, and recovery removes it.
+    pub fn fork_session(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        at: Option<&MessageId>,
+    ) -> Result<Session> {
+        let mut copy = self.copies.plan(ctx, session, at)?;
+        // The original is only read; whether it stands where the caller thinks was seen in that read.
+        let ctx = &ctx.without_expected_seq();
+        self.copies.pin_captures(ctx, &mut copy)?;
+        self.copies.write_or_delete(ctx, &copy)
     }
 }
 

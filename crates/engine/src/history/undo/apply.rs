@@ -1,21 +1,28 @@
 //! Applying: written down first, carried out by the snapshot stores, written down again.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use fail::fail_point;
 use turnstone_core::id::{ChangeId, OperationId, SessionId};
 use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
+use turnstone_core::permission::GatedOperation;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{OperationAction, OperationRequest};
-use turnstone_store::{Context, ExpiredTurn, FinishedOperation, NewOperation, OperationRow};
+use turnstone_store::{
+    Context, ExpiredTurn, FinishedOperation, NewOperation, OperationRow, Store, StoreError,
+};
 
 use super::operation_json::{
     decode_branch, decode_plan, encode_plan, encode_report, written_paths,
 };
 use super::types::{OperationReport, PlannedChangeSet, RootPlan, RootReport, UndoPlan};
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
+use crate::history::session_branch::SessionBranches;
+use crate::history::session_changes::SessionChanges;
+use crate::permissions::PermissionGates;
 
 /// What a plan needs and is no more.
 enum ExpiredRequirement {
@@ -23,17 +30,27 @@ enum ExpiredRequirement {
     Guard(OperationId, EpochMillis),
 }
 
-impl Engine {
-    /// Carries a plan out, if it may be. After a crash, [`Engine::recover_all`] finishes it.
+/// Carries out plans of undo, redo, revert and jump.
+#[derive(Clone)]
+pub(crate) struct OperationRunner {
+    pub(crate) store: Arc<Store>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) gates: PermissionGates,
+    pub(crate) changes: SessionChanges,
+    pub(crate) branches: SessionBranches,
+}
+
+impl OperationRunner {
+    /// Carries a plan out, if it may be. After a crash, [`crate::Maintenance::recover_all`] finishes it.
     ///
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs;
     /// [`crate::EngineError::PermissionRefused`] or [`crate::EngineError::PermissionPending`] at the gate (R37). Then
     /// nothing has changed. Any later failure leaves the operation to recovery.
-    pub fn apply_plan(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
+    pub(crate) fn apply(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
         // Asking is not what the caller relies on, nor what its key is for.
-        self.require_plan_permission(&ctx.without_preconditions(), plan)?;
+        self.require_permission(&ctx.without_preconditions(), plan)?;
         let new =
             NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: encode_plan(plan)? };
         let (session, needed) = (plan.session.clone(), plan.moved_change_sets());
@@ -61,11 +78,11 @@ impl Engine {
             "engine::operation_planned",
             |_| Err(std::io::Error::other("failpoint").into())
         );
-        self.execute_plan(&ctx.without_expected_seq(), plan)
+        self.execute(&ctx.without_expected_seq(), plan)
     }
 
     /// Carries out what is left of a plan that is written down.
-    fn execute_plan(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
+    fn execute(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
         let mut roots = Vec::new();
         for root in &plan.roots {
             roots.push(self.apply_root(ctx, plan, root)?);
@@ -80,7 +97,7 @@ impl Engine {
             false => plan.head.clone(),
         };
         if let Some(switch) = plan.switch.as_ref().filter(|_| !report.without_effect) {
-            self.switch_timeline(ctx, &plan.session, switch)?;
+            self.branches.switch_timeline(ctx, &plan.session, switch)?;
         }
         let done = FinishedOperation {
             id: plan.operation.clone(),
@@ -92,12 +109,12 @@ impl Engine {
                 .collect(),
             report: encode_report(&report)?,
         };
-        self.record_operation(ctx, plan, &report, done)?;
+        self.record(ctx, plan, &report, done)?;
         Ok(report)
     }
 
     /// Writes down what was done; to-dos and grants follow in the same breath.
-    fn record_operation(
+    fn record(
         &self,
         ctx: &Context,
         plan: &UndoPlan,
@@ -110,10 +127,10 @@ impl Engine {
         let mut stated = Vec::new();
         let others = plan.also.iter().map(|(other, _)| other);
         for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
-            stated.push((one.clone(), self.summarize_changes(ctx, one, &done.taken)?));
+            stated.push((one.clone(), self.changes.summarize(ctx, one, &done.taken)?));
         }
         let behind = match &done.head {
-            HeadMove::To(head) => self.diff_after_head(ctx, &plan.session, head)?,
+            HeadMove::To(head) => self.changes.diff_after_head(ctx, &plan.session, head)?,
             HeadMove::Stay | HeadMove::Tip => None,
         };
         let record = move |tx: &turnstone_store::Tx<'_>| {
@@ -134,7 +151,7 @@ impl Engine {
     }
 
     fn apply_root(&self, ctx: &Context, plan: &UndoPlan, root: &RootPlan) -> Result<RootReport> {
-        let vault = self.handle_of_root(&root.root, ctx.now)?;
+        let vault = self.snapshots.of_root(&root.root, ctx.now)?;
         let order = OperationRequest {
             id: root.order.clone(),
             action: OperationAction::Decided { by: plan.operation.to_string() },
@@ -145,7 +162,7 @@ impl Engine {
     }
 
     /// Finishes the operation of a session that was cut off, if there is one.
-    pub(crate) fn finish_interrupted_operation(
+    pub(crate) fn finish_interrupted(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -157,11 +174,26 @@ impl Engine {
             return Ok(None);
         };
         if open.kind == OperationKind::Branch {
-            self.finish_branch(ctx, session, &open.id, &decode_branch(&open)?)?;
+            self.branches.finish_branch(ctx, session, &open.id, &decode_branch(&open)?)?;
             return Ok(Some(open.id));
         }
-        self.execute_plan(ctx, &decode_plan(&open)?)?;
+        self.execute(ctx, &decode_plan(&open)?)?;
         Ok(Some(open.id))
+    }
+
+    /// Lets a plan pass before it is written down.
+    ///
+    /// A caller that repeats its request finds the answer to it again, although every repeat has a plan of
+    /// its own; the answer counts only if that plan changes the same paths.
+    pub(crate) fn require_permission(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
+        let busy = self.store.read(ctx, |r| r.turns().list(&plan.session))?;
+        if busy.iter().any(|turn| turn.state.is_open()) {
+            return Err(StoreError::Busy(plan.session.clone()).into());
+        }
+        let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
+        let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
+        let gate = GatedOperation::Revert;
+        self.gates.require_for_operation(ctx, &plan.session, gate, &paths, &plan.operation)
     }
 }
 

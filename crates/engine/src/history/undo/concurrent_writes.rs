@@ -12,12 +12,12 @@ use turnstone_core::time::LogCursor;
 use turnstone_store::{ChangeSetRow, Context};
 
 use super::operation_json::paths_written_in;
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::history::undo::OperationPlanner;
 
-impl Engine {
+impl OperationPlanner {
     /// Finds the paths of windows on one root that operations wrote while they were open.
-    pub(super) fn find_concurrent_writes(
+    pub(crate) fn find_concurrent_writes(
         &self,
         ctx: &Context,
         root: &ChangeRoot,

@@ -6,17 +6,16 @@ use turnstone_core::change::{ChangeClaim, ChangeRoot, find_contended};
 use turnstone_core::id::ChangeId;
 use turnstone_core::operation::UndoExtent;
 use turnstone_core::rel_path::RelPath;
-use turnstone_core::time::LogCursor;
 use turnstone_store::{ChangeSetRow, Context};
 
 use super::selection::SelectedChangeSet;
 use super::types::{Claimant, ContendedPath};
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::history::undo::OperationPlanner;
 
-impl Engine {
+impl OperationPlanner {
     /// Finds the paths that change sets outside of `changes` claim as well (R3).
-    pub(super) fn find_contended_paths(
+    pub(crate) fn find_contended_paths(
         &self,
         ctx: &Context,
         changes: &[SelectedChangeSet],
@@ -28,7 +27,7 @@ impl Engine {
         }
         let mut found = Vec::new();
         for (root, rows) in by_root {
-            let (all, claims) = self.list_claims(ctx, &root.store, &rows)?;
+            let (all, claims) = self.changes.list_claims(ctx, &root.store, &rows)?;
             let undone: BTreeSet<ChangeId> = rows.iter().map(|row| row.set.id.clone()).collect();
             let mut shared = find_contended(&undone, &claims);
             let mut meanwhile = self.find_concurrent_writes(ctx, root, &rows)?;
@@ -45,26 +44,6 @@ impl Engine {
             }
         }
         Ok(found)
-    }
-
-    /// Everybody who changed something on a root while some change sets were open.
-    ///
-    /// A copy of a change set in a fork claims nothing of its own: it is the same one.
-    pub(crate) fn list_claims(
-        &self,
-        ctx: &Context,
-        store: &str,
-        rows: &[&ChangeSetRow],
-    ) -> Result<(Vec<ChangeSetRow>, Vec<ChangeClaim>)> {
-        let from = rows.iter().map(|row| row.span().0).min().unwrap_or(LogCursor(0));
-        let to = rows.iter().filter_map(|row| row.span().1).max().unwrap_or(from);
-        let mut all = self.store.read(ctx, |r| r.change_sets().between(store, from, to))?;
-        all.retain(|row| row.copied.is_none());
-        let known: BTreeSet<ChangeId> = all.iter().map(|row| row.set.id.clone()).collect();
-        let copies = rows.iter().filter(|row| !known.contains(&row.set.id));
-        all.extend(copies.map(|row| (*row).clone()));
-        let claims = all.iter().filter_map(to_claim).collect();
-        Ok((all, claims))
     }
 }
 

@@ -2,6 +2,7 @@
 //! back what an undo wrote down.
 
 mod apply;
+mod availability;
 mod concurrent_writes;
 mod contention;
 mod operation_json;
@@ -10,6 +11,8 @@ mod redo_steps;
 mod selection;
 mod types;
 
+pub(crate) use apply::OperationRunner;
+pub(crate) use contention::to_claim;
 pub use operation_json::{
     CheckpointChange, decode_checkpoint, decode_expired_guards, decode_report, decode_turns,
 };
@@ -17,8 +20,10 @@ pub(crate) use operation_json::{
     decode_store_operations, encode_branch, encode_checkpoint, encode_plan, encode_report,
     is_timeline_switch, written_paths,
 };
+pub(crate) use plan::OperationPlanner;
 pub(crate) use plan::{ObservedChange, PathHistory};
 pub(crate) use selection::{OperationSelection, SelectedChangeSet, SideEffects};
+pub(crate) use selection::{UndoSelection, is_within_turn, list_descendants};
 pub(crate) use types::IMPORTED_REASON;
 pub use types::{
     ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport, TimelineSwitch,

@@ -1,7 +1,8 @@
 //! Planning: per path one three-way question for each link of its history (R4).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use turnstone_core::change::{
     ChangeRoot, Evidence, FileChange, FileImage, StepDirection, ThreeWayStep, three_way_steps,
@@ -11,14 +12,17 @@ use turnstone_core::operation::UndoExtent;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
 use turnstone_snapshot::{OperationId as OrderId, TargetLink, TargetState, read_git_position};
-use turnstone_store::{ChangeSetRow, Context};
+use turnstone_store::{ChangeSetRow, Context, Store};
 
-use super::redo_steps::RedoSteps;
+use super::availability::{ensure_guards_present, ensure_not_expired, mask_forgotten};
+use super::redo_steps::{RedoSteps, find_redo_steps};
 use super::selection::{OperationSelection, SelectedChangeSet};
-use super::types::{PlannedChangeSet, RepositoryMove, RootPlan, UndoOptions, UndoPlan, UndoTarget};
+use super::types::{PlannedChangeSet, RepositoryMove, RootPlan, UndoOptions, UndoPlan};
 use crate::captures::image_conversion::to_path_image;
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
+use crate::history::session_changes::SessionChanges;
+use crate::id_generator::IdGenerator;
 
 /// The history of the paths of one root, as far as it is to be walked.
 #[derive(Default)]
@@ -102,45 +106,19 @@ fn to_target_link(link: &ThreeWayStep) -> TargetLink {
     TargetLink::new(Some(to_path_image(&link.base)), to_path_image(&link.target))
 }
 
-impl Engine {
-    /// Plans to take turns back; changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::EngineError::NothingToUndo`]; [`crate::EngineError::UndoExpired`] if the undo of one of the
-    /// turns has expired; or a fact could not be obtained: then there is no plan.
-    pub fn plan_undo(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        which: &UndoTarget,
-        options: &UndoOptions,
-    ) -> Result<UndoPlan> {
-        self.recover_session(ctx, session)?;
-        let gathered = self.select_undo(ctx, session, which, options)?;
-        self.build_plan(ctx, session, gathered, options)
-    }
+/// Plans, path by path, how files get from what is there to what an operation wants.
+#[derive(Clone)]
+pub(crate) struct OperationPlanner {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) changes: SessionChanges,
+    pub(crate) store_folder: PathBuf,
+}
 
-    /// Plans to bring back what was taken back; changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`crate::EngineError::NothingToRedo`]; [`crate::EngineError::UndoExpired`] or
-    /// [`crate::EngineError::GuardExpired`] if what it needs is gone; or a fact could not be obtained.
-    pub fn plan_redo(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        which: &UndoTarget,
-        options: &UndoOptions,
-    ) -> Result<UndoPlan> {
-        self.recover_session(ctx, session)?;
-        let gathered = self.select_redo(ctx, session, which, options)?;
-        self.build_plan(ctx, session, gathered, options)
-    }
-
+impl OperationPlanner {
     /// Makes a plan of what was gathered.
-    pub(crate) fn build_plan(
+    pub(crate) fn build(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -155,8 +133,8 @@ impl Engine {
             head,
             side_effects: aside,
         } = gathered;
-        self.ensure_not_expired(ctx, &changes)?;
-        self.mask_forgotten(&mut changes)?;
+        ensure_not_expired(&self.store, ctx, &changes)?;
+        mask_forgotten(&self.store_folder, &mut changes)?;
         let mut plan = UndoPlan {
             operation: self.id_generator.new_operation_id(ctx.now)?,
             kind,
@@ -181,7 +159,7 @@ impl Engine {
             plan.changes.push(part);
         }
         let retraced = self.load_redo_steps(ctx, session, &plan.changes)?;
-        self.ensure_guards_present(ctx, session, &retraced.relies)?;
+        ensure_guards_present(&self.store, ctx, session, &retraced.relies)?;
         plan.relies = retraced.relies.iter().cloned().collect();
         let shared: BTreeSet<(ChangeRoot, RelPath)> =
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
@@ -206,7 +184,7 @@ impl Engine {
         match parts.iter().any(brings) {
             true => {
                 let operations = self.store.read(ctx, |r| r.operations().list(session))?;
-                self.find_redo_steps(ctx, parts, &operations)
+                find_redo_steps(&self.store, ctx, parts, &operations)
             }
             false => Ok(RedoSteps::default()),
         }
@@ -227,7 +205,7 @@ impl Engine {
         let windows =
             walk.windows.into_iter().filter(|path| walk.paths.contains_key(path)).collect();
         let wishes: Vec<TargetState> = walk.paths.into_iter().map(wish).collect();
-        let vault = self.handle_of_root(&root, ctx.now)?;
+        let vault = self.snapshots.of_root(&root, ctx.now)?;
         let plan = vault.plan_targets(&wishes, ctx.now)?;
         Ok(RootPlan { root, order: OrderId::generate()?, plan, windows })
     }

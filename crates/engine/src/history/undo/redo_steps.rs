@@ -12,12 +12,11 @@ use turnstone_core::operation::UndoExtent;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{PathImage, TargetLink, TargetState};
-use turnstone_store::{ChangeSetRow, Context, OperationRow};
+use turnstone_store::{ChangeSetRow, Context, OperationRow, Store};
 
 use super::operation_json::{decode_plan, decode_report, written_paths};
 use super::plan::{ObservedChange, undo_links};
 use super::types::{OperationReport, PlannedChangeSet, UndoPlan};
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
 
 /// A path of a store.
@@ -39,60 +38,58 @@ struct UndoRecord {
 
 /// Change sets that are looked up on the way, and whose turns have expired.
 struct ChangeSetCache<'e> {
-    engine: &'e Engine,
+    store: &'e Store,
     ctx: &'e Context,
     rows: BTreeMap<ChangeId, Option<ChangeSetRow>>,
     expired: BTreeMap<SessionId, BTreeMap<TurnId, EpochMillis>>,
 }
 
-impl Engine {
-    /// Finds, for what is to be brought back, the steps that undo what took it.
-    ///
-    /// A path is left out where an operation brought something else back in the same step, belongs
-    /// to another session, or found just what the change sets left: then those tell the way.
-    pub(super) fn find_redo_steps(
-        &self,
-        ctx: &Context,
-        parts: &[PlannedChangeSet],
-        operations: &[OperationRow],
-    ) -> Result<RedoSteps> {
-        let mut spots: BTreeMap<StorePath, Vec<(Option<usize>, &ChangeId)>> = BTreeMap::new();
-        for part in parts {
-            for path in part.taken.iter().filter(|path| !part.wanted.contains_path(path)) {
-                let spot = (part.store.clone(), path.clone());
-                let taker = find_undoing_operation(operations, &part.change, path);
-                spots.entry(spot).or_default().push((taker, &part.change));
-            }
+/// Finds, for what is to be brought back, the steps that undo what took it.
+///
+/// A path is left out where an operation brought something else back in the same step, belongs
+/// to another session, or found just what the change sets left: then those tell the way.
+pub(super) fn find_redo_steps(
+    store: &Store,
+    ctx: &Context,
+    parts: &[PlannedChangeSet],
+    operations: &[OperationRow],
+) -> Result<RedoSteps> {
+    let mut spots: BTreeMap<StorePath, Vec<(Option<usize>, &ChangeId)>> = BTreeMap::new();
+    for part in parts {
+        for path in part.taken.iter().filter(|path| !part.wanted.contains_path(path)) {
+            let spot = (part.store.clone(), path.clone());
+            let taker = find_undoing_operation(operations, &part.change, path);
+            spots.entry(spot).or_default().push((taker, &part.change));
         }
-        let (rows, expired) = (BTreeMap::new(), BTreeMap::new());
-        let mut archive = ChangeSetCache { engine: self, ctx, rows, expired };
-        let mut takers: BTreeMap<usize, UndoRecord> = BTreeMap::new();
-        let mut found = RedoSteps::default();
-        for (spot, wanted) in spots {
-            let Some(by_taker) = group_by_operation(&wanted) else { continue };
-            let (mut steps, mut relies) = (Vec::new(), Vec::new());
-            // What was taken last comes back first.
-            for (nth, changes) in by_taker.iter().rev() {
-                let operation = &operations[*nth];
-                if !takers.contains_key(nth) {
-                    let Some(report) = decode_report(operation)? else { continue };
-                    takers.insert(*nth, UndoRecord { plan: decode_plan(operation)?, report });
-                }
-                let Some(taker) = takers.get(nth) else { continue };
-                let held = |change: &ChangeId| {
-                    find_undoing_operation(operations, change, &spot.1) == Some(*nth)
-                };
-                let step = taker.reverse_step(&spot, changes, &held, &mut archive)?;
-                relies.extend(step.iter().filter(|it| it.is_guarded).map(|_| operation.id.clone()));
-                steps.push(step.map(|step| step.link));
-            }
-            if let Some(links) = steps.into_iter().collect::<Option<Vec<_>>>() {
-                found.links.insert(spot, join_links(links));
-                found.relies.extend(relies);
-            }
-        }
-        Ok(found)
     }
+    let (rows, expired) = (BTreeMap::new(), BTreeMap::new());
+    let mut archive = ChangeSetCache { store, ctx, rows, expired };
+    let mut takers: BTreeMap<usize, UndoRecord> = BTreeMap::new();
+    let mut found = RedoSteps::default();
+    for (spot, wanted) in spots {
+        let Some(by_taker) = group_by_operation(&wanted) else { continue };
+        let (mut steps, mut relies) = (Vec::new(), Vec::new());
+        // What was taken last comes back first.
+        for (nth, changes) in by_taker.iter().rev() {
+            let operation = &operations[*nth];
+            if !takers.contains_key(nth) {
+                let Some(report) = decode_report(operation)? else { continue };
+                takers.insert(*nth, UndoRecord { plan: decode_plan(operation)?, report });
+            }
+            let Some(taker) = takers.get(nth) else { continue };
+            let held = |change: &ChangeId| {
+                find_undoing_operation(operations, change, &spot.1) == Some(*nth)
+            };
+            let step = taker.reverse_step(&spot, changes, &held, &mut archive)?;
+            relies.extend(step.iter().filter(|it| it.is_guarded).map(|_| operation.id.clone()));
+            steps.push(step.map(|step| step.link));
+        }
+        if let Some(links) = steps.into_iter().collect::<Option<Vec<_>>>() {
+            found.links.insert(spot, join_links(links));
+            found.relies.extend(relies);
+        }
+    }
+    Ok(found)
 }
 
 /// The operation that took a path of a change set back and has not let go of it since.
@@ -251,8 +248,7 @@ impl ChangeSetCache<'_> {
             let Some(row) = self.find_row(&name, &part.change)? else { continue };
             let turn = row.set.turn.clone();
             if !self.expired.contains_key(&name) {
-                let expired =
-                    self.engine.store.read(self.ctx, |r| r.expiry().expired_turns(&name))?;
+                let expired = self.store.read(self.ctx, |r| r.expiry().expired_turns(&name))?;
                 self.expired.insert(name.clone(), expired);
             }
             if let Some(at) = self.expired.get(&name).and_then(|expired| expired.get(&turn)) {
@@ -268,8 +264,7 @@ impl ChangeSetCache<'_> {
         change: &ChangeId,
     ) -> Result<Option<&ChangeSetRow>> {
         if !self.rows.contains_key(change) {
-            let found =
-                self.engine.store.read(self.ctx, |r| r.change_sets().find(session, change))?;
+            let found = self.store.read(self.ctx, |r| r.change_sets().find(session, change))?;
             self.rows.insert(change.clone(), found);
         }
         Ok(self.rows.get(change).and_then(Option::as_ref))

@@ -2,6 +2,7 @@
 //! before anything is decided.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use turnstone_core::change::{ChangeRoot, StepDirection};
 use turnstone_core::id::{ChangeId, SessionId, TurnId};
@@ -11,12 +12,12 @@ use turnstone_core::permission::PermissionRule;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::revert::merge_todos;
 use turnstone_core::time::LogCursor;
-use turnstone_store::{ChangeSetRow, Context, OperationRow, ReadTx, StoreError, TurnRow};
+use turnstone_store::{ChangeSetRow, Context, OperationRow, ReadTx, Store, StoreError, TurnRow};
 
 use super::operation_json::{decode_other_turns, decode_turns, is_without_effect};
 use super::types::{TimelineSwitch, UndoOptions, UndoScope, UndoTarget};
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
+use crate::history::session_changes::SessionChanges;
 use crate::history::timeline::Timeline;
 
 /// A change set, how much of it is taken back, and how much is to be.
@@ -49,9 +50,16 @@ pub(crate) struct SideEffects {
     pub(crate) not_covered: Vec<(ChangeRoot, RelPath, String)>,
 }
 
-impl Engine {
+/// Selects the turns and change sets an operation is about.
+#[derive(Clone)]
+pub(crate) struct UndoSelection {
+    pub(crate) store: Arc<Store>,
+    pub(crate) changes: SessionChanges,
+}
+
+impl UndoSelection {
     /// Reads what the turns to be taken back did.
-    pub(super) fn select_undo(
+    pub(crate) fn select_undo(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -103,7 +111,7 @@ impl Engine {
     }
 
     /// Reads what the newest undo that still holds took back.
-    pub(super) fn select_redo(
+    pub(crate) fn select_redo(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -235,51 +243,20 @@ impl Engine {
         if scope == UndoScope::Conversation {
             return Ok(Vec::new());
         }
-        let mut all = self.change_sets_of_turns(ctx, session, turns)?;
+        let mut all = self.changes.of_turns(ctx, session, turns)?;
         for (other, turn) in also {
             let theirs = self.store.read(ctx, |r| r.turns().list(other))?;
             let turn = find_turn(&theirs, other, turn)?;
             if turn.state.is_open() {
                 return Err(StoreError::Busy(other.clone()).into());
             }
-            let more = self.change_sets_of_turns(ctx, other, &[turn])?;
+            let more = self.changes.of_turns(ctx, other, &[turn])?;
             let known: BTreeSet<ChangeId> =
                 all.iter().map(|held| held.row.set.id.clone()).collect();
             all.extend(more.into_iter().filter(|held| !known.contains(&held.row.set.id)));
         }
         all.sort_by_key(|held| held.row.closed);
         Ok(all)
-    }
-
-    /// The change sets of turns, and of the sessions that were begun while they ran; each is
-    /// wanted as it is.
-    pub(crate) fn change_sets_of_turns(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        turns: &[&TurnRow],
-    ) -> Result<Vec<SelectedChangeSet>> {
-        let held = self.store.read(ctx, |r| {
-            let mut rows = Vec::new();
-            for turn in turns {
-                let own = r.change_sets().of_turn(session, &turn.id)?;
-                rows.extend(own.into_iter().map(|row| (turn.id.clone(), row)));
-            }
-            for child in list_descendants(r, session)? {
-                for row in r.change_sets().list(&child)? {
-                    let around = turns.iter().find(|turn| is_within_turn(turn, &row));
-                    rows.extend(around.map(|turn| (turn.id.clone(), row)));
-                }
-            }
-            rows.retain(|(_, row)| row.closed.is_some());
-            rows.sort_by_key(|(_, row)| row.closed);
-            let held = |(turn, row): (TurnId, ChangeSetRow)| {
-                let taken = r.change_sets().undone_extent(&row.set.id)?;
-                Ok(SelectedChangeSet { wanted: taken.clone(), undone: taken, turn, row })
-            };
-            rows.into_iter().map(held).collect::<turnstone_store::Result<Vec<_>>>()
-        })?;
-        Ok(held)
     }
 }
 
@@ -392,7 +369,7 @@ fn find_last_undone<'t>(
 }
 
 /// Every session that was begun by this one, or by one of those.
-fn list_descendants(
+pub(crate) fn list_descendants(
     reader: &ReadTx<'_>,
     session: &SessionId,
 ) -> turnstone_store::Result<Vec<SessionId>, StoreError> {
@@ -409,7 +386,7 @@ fn list_descendants(
     Ok(found)
 }
 
-fn is_within_turn(turn: &TurnRow, row: &ChangeSetRow) -> bool {
+pub(crate) fn is_within_turn(turn: &TurnRow, row: &ChangeSetRow) -> bool {
     let ended = turn.span.1;
     row.opened > turn.span.0 && (turn.state.is_open() || row.opened < ended)
 }

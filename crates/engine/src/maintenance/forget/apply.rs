@@ -11,8 +11,8 @@ use turnstone_snapshot::{ListedStore, SnapshotError, SnapshotHandle, StoreRegist
 use turnstone_store::{Context, RedactionReport, StoreError};
 
 use super::plan::{ForgetPlan, collect_lines};
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::maintenance::forget::Forgets;
 
 /// What was forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -25,16 +25,16 @@ pub struct ForgetReport {
     pub outputs: usize,
 }
 
-impl Engine {
-    /// Forgets what a plan names. After a crash, [`Engine::recover_all`] goes on.
+impl Forgets {
+    /// Forgets what a plan names. After a crash, [`crate::Maintenance::recover_all`] goes on.
     ///
     /// # Errors
     ///
     /// [`crate::EngineError::PermissionRefused`] or [`crate::EngineError::PermissionPending`] at the gate, and nothing has
     /// changed; or a store or the ledger refused: what is left is done by recovery, or by asking again.
-    pub fn apply_forget(&self, ctx: &Context, plan: &ForgetPlan) -> Result<ForgetReport> {
-        self.require_forget_permission(ctx, plan)?;
-        let vault = self.handle_of_root(&plan.root, ctx.now)?;
+    pub fn apply(&self, ctx: &Context, plan: &ForgetPlan) -> Result<ForgetReport> {
+        self.require_permission(ctx, plan)?;
+        let vault = self.snapshots.of_root(&plan.root, ctx.now)?;
         vault.begin_forget(&plan.patterns, ctx.now)?;
         fail_point!("engine::forget_written", |_| Err(std::io::Error::other("failpoint").into()));
         for touched in &plan.sessions {
@@ -50,23 +50,23 @@ impl Engine {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.execute_forget(ctx, &vault, &plan.patterns)
+        self.execute(ctx, &vault, &plan.patterns)
     }
 
     /// Lets a plan pass the gate: the rules of every session it concerns, or else of the directory.
     ///
     /// # Errors
     ///
-    /// As [`Engine::require_permission`].
-    pub fn require_forget_permission(&self, ctx: &Context, plan: &ForgetPlan) -> Result<()> {
+    /// As [`crate::PermissionGates::require`].
+    pub fn require_permission(&self, ctx: &Context, plan: &ForgetPlan) -> Result<()> {
         // The pattern as it was given, and every path it names: a wildcard opens nothing.
         let named = plan.patterns.iter().chain(&plan.paths);
         let named: Vec<String> = named.cloned().collect::<BTreeSet<_>>().into_iter().collect();
         for touched in &plan.sessions {
-            self.require_permission(ctx, &touched.session, GatedOperation::Forget, &named)?;
+            self.gates.require(ctx, &touched.session, GatedOperation::Forget, &named)?;
         }
         if plan.sessions.is_empty() {
-            self.require_permission_at(
+            self.gates.require_at(
                 ctx,
                 Path::new(&plan.root.path),
                 GatedOperation::Forget,
@@ -77,7 +77,7 @@ impl Engine {
     }
 
     /// What is left to be done once it is written down; safe to be repeated.
-    fn execute_forget(
+    fn execute(
         &self,
         ctx: &Context,
         vault: &SnapshotHandle,
@@ -100,8 +100,8 @@ impl Engine {
     }
 
     /// Goes on with what was to be forgotten when a process died.
-    pub(crate) fn finish_interrupted_forgets(&self, ctx: &Context) -> Result<()> {
-        let stores = match fs_err::read_dir(self.settings.data.join("store")) {
+    pub(crate) fn finish_interrupted(&self, ctx: &Context) -> Result<()> {
+        let stores = match fs_err::read_dir(self.data.join("store")) {
             Ok(stores) => stores,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
             Err(error) => return Err(error.into()),
@@ -115,14 +115,13 @@ impl Engine {
             if pending.is_empty() {
                 continue;
             }
-            let listed = StoreRegistry::new(&self.settings.data)
-                .list_stores()
-                .map_err(SnapshotError::from)?;
+            let listed =
+                StoreRegistry::new(&self.data).list_stores().map_err(SnapshotError::from)?;
             let is_it = |it: &ListedStore| store.file_name() == it.id.as_str() && it.root_exists;
             // Of a directory that is away, whoever opens it next goes on.
             if let Some(root) = listed.into_iter().find(is_it).and_then(|it| it.root) {
-                let vault = self.open_snapshot_handle(&root.path, ctx.now)?;
-                self.execute_forget(ctx, &vault, &pending)?;
+                let vault = self.snapshots.open(&root.path, ctx.now)?;
+                self.execute(ctx, &vault, &pending)?;
             }
         }
         Ok(())

@@ -8,4 +8,5 @@ mod apply;
 mod plan;
 
 pub use apply::ForgetReport;
+pub use plan::Forgets;
 pub use plan::{AffectedSession, ForgetPlan};

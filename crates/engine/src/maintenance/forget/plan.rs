@@ -2,25 +2,23 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
-use turnstone_core::change::{ChangeRoot, FileImage};
+use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::time::LogCursor;
-use turnstone_snapshot::{
-    ForgettableVersions, Oid, SnapshotHandle, Tombstones, patterns_match_path,
-};
-use turnstone_store::{Context, RedactionReport};
+use turnstone_snapshot::{ForgettableVersions, SnapshotHandle, patterns_match_path};
+use turnstone_store::{Context, RedactionReport, Store};
 
 use crate::captures::session_coverage::change_root_of;
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
-use crate::history::undo::SelectedChangeSet;
+use crate::id_generator::IdGenerator;
+use crate::permissions::PermissionGates;
 
 /// Shorter lines say too little to be anybody's secret, and stand everywhere.
 const MIN_LINE_BYTES: usize = 8;
-/// Why nothing is known of a path.
-const FORGOTTEN_REASON: &str = "forgotten";
 
 /// A session that changed such a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -66,20 +64,25 @@ impl ForgetPlan {
     }
 }
 
-impl Engine {
+/// Forgetting: removes the bytes of paths from captures, ledger and output.
+#[derive(Clone)]
+pub struct Forgets {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) gates: PermissionGates,
+    pub(crate) data: PathBuf,
+}
+
+impl Forgets {
     /// Says what would be forgotten of the root that holds `directory`; changes nothing.
     ///
     /// # Errors
     ///
     /// [`EngineError::BadPattern`]; or a fact could not be obtained: then there is no plan.
-    pub fn plan_forget(
-        &self,
-        ctx: &Context,
-        directory: &Path,
-        patterns: &[String],
-    ) -> Result<ForgetPlan> {
+    pub fn plan(&self, ctx: &Context, directory: &Path, patterns: &[String]) -> Result<ForgetPlan> {
         patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
-        let vault = self.open_snapshot_handle(directory, ctx.now)?;
+        let vault = self.snapshots.open(directory, ctx.now)?;
         let captured = vault.list_forgettable(patterns)?;
         let words = collect_lines(&vault, &captured)?;
         let mut paths: BTreeSet<String> =
@@ -91,7 +94,7 @@ impl Engine {
             paths,
             ledger: self.store.redact(ctx, &words, true)?,
             outputs: self.find_outputs_containing(&words)?,
-            backups: list_files(&self.settings.data.join("backup"))?,
+            backups: list_files(&self.data.join("backup"))?,
             captured,
         })
     }
@@ -127,9 +130,9 @@ impl Engine {
     }
 
     /// The spilled outputs that hold one of these words.
-    pub(super) fn find_outputs_containing(&self, words: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
+    pub(crate) fn find_outputs_containing(&self, words: &BTreeSet<String>) -> Result<Vec<PathBuf>> {
         let mut found = Vec::new();
-        for path in list_files(&self.settings.data.join("output"))? {
+        for path in list_files(&self.data.join("output"))? {
             let bytes = fs_err::read(&path)?;
             let text = String::from_utf8_lossy(&bytes);
             if words.iter().any(|word| text.contains(word.as_str())) {
@@ -137,39 +140,6 @@ impl Engine {
             }
         }
         Ok(found)
-    }
-
-    /// Sides of changes whose bytes were forgotten are not covered: never an empty file.
-    pub(crate) fn mask_forgotten(&self, changes: &mut [SelectedChangeSet]) -> Result<()> {
-        let mut known: BTreeMap<String, Tombstones> = BTreeMap::new();
-        for held in changes {
-            let set = &mut held.row.set;
-            let tombs = match known.get(&set.root.store) {
-                Some(tombs) => tombs,
-                None => {
-                    let folder = self.settings.data.join("store").join(&set.root.store);
-                    let tombs = Tombstones::read(&folder)?;
-                    known.entry(set.root.store.clone()).or_insert(tombs)
-                }
-            };
-            for change in &mut set.changes {
-                let is_gone = |image: &FileImage| match image {
-                    FileImage::Present { blob, .. } => blob
-                        .parse::<Oid>()
-                        .is_ok_and(|blob| tombs.versions.contains(&(change.path.clone(), blob))),
-                    FileImage::Absent | FileImage::Uncovered { .. } => false,
-                };
-                let (before, after) = (is_gone(&change.before), is_gone(&change.after));
-                let veil = || FileImage::Uncovered { reason: FORGOTTEN_REASON.to_owned() };
-                if before {
-                    change.before = veil();
-                }
-                if after {
-                    change.after = veil();
-                }
-            }
-        }
-        Ok(())
     }
 }
 

@@ -1,6 +1,7 @@
 //! Making and listing worktrees.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Number;
@@ -8,12 +9,16 @@ use turnstone_core::id::ProjectId;
 use turnstone_core::model::{CreatedWorktree, Project, WorktreeEvent, WorktreeOutcome};
 use turnstone_core::session_naming;
 use turnstone_process::{Git, GitWorktreeRequest as GitWorktree};
-use turnstone_store::{Context, Tx};
+use turnstone_store::{Context, Store, Tx};
 
 use super::error::WorktreeError;
 use super::name::slugify;
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
+use crate::id_generator::IdGenerator;
+use crate::permissions::PermissionGates;
+use crate::projects::project_records::ProjectRecords;
+use crate::projects::repository::Repositories;
 
 /// How many names are tried.
 const MAX_NAME_ATTEMPTS: usize = 26;
@@ -60,7 +65,19 @@ impl From<&CreatedWorktree> for WorktreeInfo {
     }
 }
 
-impl Engine {
+/// The git worktrees of projects.
+#[derive(Clone)]
+pub struct Worktrees {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) records: ProjectRecords,
+    pub(crate) repositories: Repositories,
+    pub(crate) gates: PermissionGates,
+    pub(crate) folder: PathBuf,
+}
+
+impl Worktrees {
     /// Makes a worktree of a project; all its files are there when this returns.
     ///
     /// It is written down before anything is made, so that a crash leaves nothing unknown. Clients
@@ -69,44 +86,44 @@ impl Engine {
     /// # Errors
     ///
     /// See [`WorktreeError`].
-    pub fn create_worktree(
+    pub fn create(
         &self,
         ctx: &Context,
         project: &ProjectId,
         new: &WorktreeRequest,
     ) -> Result<WorktreeInfo, WorktreeError> {
-        let made = self.add_worktree(ctx, project, new)?;
-        Ok(self.record_worktree_ready(ctx, project, made)?)
+        let made = self.add(ctx, project, new)?;
+        Ok(self.record_ready(ctx, project, made)?)
     }
 
-    /// Makes the checkout; nobody uses it before [`Engine::record_worktree_ready`].
-    pub(crate) fn add_worktree(
+    /// Makes the checkout; nobody uses it before [`Self::record_ready`].
+    pub(crate) fn add(
         &self,
         ctx: &Context,
         project: &ProjectId,
         new: &WorktreeRequest,
     ) -> Result<CreatedWorktree, WorktreeError> {
-        let found = self.get_project(ctx, project)?;
+        let found = self.records.get(ctx, project)?;
         let git = self.open_project_repository(&found)?;
         let from = git.find_commit(new.from.as_deref().unwrap_or("HEAD"))?;
         let from = from.ok_or_else(|| WorktreeError::NoCommit(project.clone()))?;
-        let made = self.choose_worktree_name(ctx, &git, &found, new)?;
+        let made = self.choose_name(ctx, &git, &found, new)?;
         let note = made.clone();
-        self.modify_project(ctx, project, move |it| it.worktrees.push(note.clone()))?;
+        self.records.modify(ctx, project, move |it| it.worktrees.push(note.clone()))?;
         fail::fail_point!("engine::worktree_noted", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
         let path = Path::new(&made.directory);
         let add = GitWorktree { path, branch: made.branch.as_deref(), from: &from };
         if let Err(error) = git.add_worktree(add) {
-            self.record_worktree_failure(ctx, project, &made, &error.to_string())?;
+            self.record_failure(ctx, project, &made, &error.to_string())?;
             return Err(error.into());
         }
         Ok(made)
     }
 
     /// Says that a worktree has all its files: clients hear it, sessions may begin there.
-    pub(crate) fn record_worktree_ready(
+    pub(crate) fn record_ready(
         &self,
         ctx: &Context,
         project: &ProjectId,
@@ -117,7 +134,7 @@ impl Engine {
         let (name, branch) = (ready.name.clone(), ready.branch.clone());
         let outcome = WorktreeOutcome::Ready { name, branch };
         let news = WorktreeEvent { directory: ready.directory.clone(), outcome };
-        self.record_worktree_outcome(ctx, project, news, move |project| {
+        self.record_outcome(ctx, project, news, move |project| {
             project.worktrees.retain(|one| one.directory != ready.directory);
             if !project.sandboxes.contains(&ready.directory) {
                 project.sandboxes.push(ready.directory.clone());
@@ -128,7 +145,7 @@ impl Engine {
     }
 
     /// Says that a worktree could not be made; what is left of it stays known.
-    pub(crate) fn record_worktree_failure(
+    pub(crate) fn record_failure(
         &self,
         ctx: &Context,
         project: &ProjectId,
@@ -140,13 +157,13 @@ impl Engine {
         let news = WorktreeEvent { directory: directory.clone(), outcome };
         // Nothing came of it: nothing is left to know. What cannot be looked at may be there.
         let is_gone = !Path::new(&directory).try_exists().unwrap_or(true);
-        self.record_worktree_outcome(ctx, project, news, move |project| {
+        self.record_outcome(ctx, project, news, move |project| {
             project.worktrees.retain(|one| !is_gone || one.directory != directory);
         })
     }
 
     /// Changes a project and tells clients of its worktree, all or nothing.
-    fn record_worktree_outcome(
+    fn record_outcome(
         &self,
         ctx: &Context,
         project: &ProjectId,
@@ -165,7 +182,7 @@ impl Engine {
     }
 
     /// A name that neither a folder nor a branch has.
-    fn choose_worktree_name(
+    fn choose_name(
         &self,
         ctx: &Context,
         git: &Git,
@@ -209,7 +226,7 @@ impl Engine {
             true => name.to_owned(),
             false => name.bytes().map(|byte| format!("{byte:02x}")).collect(),
         };
-        let folder = self.settings.data.join("worktree").join(name);
+        let folder = self.folder.join(name);
         fs_err::create_dir_all(&folder)?;
         fs_err::canonicalize(folder)
     }
@@ -219,12 +236,12 @@ impl Engine {
     /// # Errors
     ///
     /// See [`WorktreeError`].
-    pub fn list_worktrees(
+    pub fn list(
         &self,
         ctx: &Context,
         project: &ProjectId,
     ) -> Result<Vec<WorktreeInfo>, WorktreeError> {
-        let project = self.get_project(ctx, project)?;
+        let project = self.records.get(ctx, project)?;
         let mut found: Vec<WorktreeInfo> = project.worktrees.iter().map(Into::into).collect();
         let git = match self.open_project_repository(&project) {
             Err(WorktreeError::NotGit(_)) => return Ok(found),
@@ -250,7 +267,7 @@ impl Engine {
         Ok(found)
     }
 
-    pub(super) fn open_project_repository(&self, project: &Project) -> Result<Git, WorktreeError> {
+    pub(crate) fn open_project_repository(&self, project: &Project) -> Result<Git, WorktreeError> {
         if project.vcs.as_deref() != Some("git") {
             return Err(WorktreeError::NotGit(project.id.clone()));
         }
@@ -260,7 +277,7 @@ impl Engine {
             project: project.id.clone(),
             path: PathBuf::from(&project.worktree),
         };
-        let found = self.find_repository(place.ok_or_else(gone)?)?;
+        let found = self.repositories.find(place.ok_or_else(gone)?)?;
         found.ok_or_else(|| WorktreeError::NotGit(project.id.clone()))
     }
 }

@@ -9,6 +9,7 @@ mod error;
 mod name;
 mod remove;
 
+pub use create::Worktrees;
 pub use create::{WorktreeInfo, WorktreeRequest};
 pub use error::WorktreeError;
 pub use remove::{UnsavedWork, WorktreePlan, WorktreeRemovalReport, WorktreeResetReport};

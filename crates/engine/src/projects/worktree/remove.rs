@@ -12,8 +12,8 @@ use turnstone_snapshot::PinGroup;
 use turnstone_store::Context;
 
 use super::error::WorktreeError;
-use crate::engine::Engine;
 use crate::error::Result;
+use crate::projects::worktree::Worktrees;
 
 /// How many commits and paths are counted; more are not told apart.
 const MAX_LISTED: usize = 100;
@@ -104,19 +104,19 @@ impl WorktreeFacts {
     }
 }
 
-impl Engine {
+impl Worktrees {
     /// Says what a removal would take away; changes nothing.
     ///
     /// # Errors
     ///
     /// [`WorktreeError::NotOurs`], or a fact could not be obtained: then there is no plan.
-    pub fn plan_worktree_removal(
+    pub fn plan_removal(
         &self,
         ctx: &Context,
         project: &ProjectId,
         which: &Path,
     ) -> Result<WorktreePlan, WorktreeError> {
-        let facts = self.gather_worktree_facts(&self.get_project(ctx, project)?, which)?;
+        let facts = self.gather_facts(&self.records.get(ctx, project)?, which)?;
         let branch = find_deletable_branch(&facts.git, &facts.made, Some(&facts.directory))?;
         Ok(facts.plan(None, branch))
     }
@@ -125,14 +125,14 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::plan_worktree_removal`]; [`WorktreeError::NoDefaultBranch`].
-    pub fn plan_worktree_reset(
+    /// As [`Self::plan_removal`]; [`WorktreeError::NoDefaultBranch`].
+    pub fn plan_reset(
         &self,
         ctx: &Context,
         project: &ProjectId,
         which: &Path,
     ) -> Result<WorktreePlan, WorktreeError> {
-        let facts = self.gather_worktree_facts(&self.get_project(ctx, project)?, which)?;
+        let facts = self.gather_facts(&self.records.get(ctx, project)?, which)?;
         let commit = find_default_commit(&facts.git, project)?;
         Ok(facts.plan(Some(commit), None))
     }
@@ -146,20 +146,20 @@ impl Engine {
     ///
     /// [`WorktreeError::NotOurs`]; [`WorktreeError::UnsavedWork`] without `force`. Then nothing has
     /// changed.
-    pub fn remove_worktree(
+    pub fn remove(
         &self,
         ctx: &Context,
         project: &ProjectId,
         which: &Path,
         force: bool,
     ) -> Result<WorktreeRemovalReport, WorktreeError> {
-        let facts = match self.gather_worktree_facts(&self.get_project(ctx, project)?, which) {
+        let facts = match self.gather_facts(&self.records.get(ctx, project)?, which) {
             Err(WorktreeError::NotOurs(directory)) if which.is_absolute() && !has_entry(which)? => {
                 return Ok(WorktreeRemovalReport { directory, ..Default::default() });
             }
             facts => facts?,
         };
-        self.require_permission_in_project(
+        self.gates.require_in_project(
             ctx,
             project,
             GatedOperation::Worktree,
@@ -169,13 +169,13 @@ impl Engine {
         let WorktreeFacts { git, made, directory, lost } = facts;
         let capture = self.capture_worktree(ctx, &made)?;
         // Another one of that name would be another directory.
-        self.close_snapshot_handles(std::iter::once(&made.directory));
+        self.snapshots.close(std::iter::once(&made.directory));
         self.remove_checkout(&git, &directory)?;
         fail::fail_point!("engine::worktree_removed", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
         let branch = delete_branch(&git, &made)?;
-        self.modify_project(ctx, project, move |project| {
+        self.records.modify(ctx, project, move |project| {
             project.worktrees.retain(|one| one.directory != made.directory);
             project.sandboxes.retain(|one| *one != made.directory);
             project.aliases.retain(|alias| alias.value != made.directory);
@@ -187,16 +187,16 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::remove_worktree`]; [`WorktreeError::Primary`] for the project's own directory.
-    pub fn reset_worktree(
+    /// As [`Self::remove`]; [`WorktreeError::Primary`] for the project's own directory.
+    pub fn reset(
         &self,
         ctx: &Context,
         project: &ProjectId,
         which: &Path,
         force: bool,
     ) -> Result<WorktreeResetReport, WorktreeError> {
-        let facts = self.gather_worktree_facts(&self.get_project(ctx, project)?, which)?;
-        self.require_permission_in_project(
+        let facts = self.gather_facts(&self.records.get(ctx, project)?, which)?;
+        self.gates.require_in_project(
             ctx,
             project,
             GatedOperation::Worktree,
@@ -206,7 +206,7 @@ impl Engine {
         facts.ensure_no_loss(force)?;
         let WorktreeFacts { made, directory, lost, .. } = facts;
         let capture = self.capture_worktree(ctx, &made)?;
-        let inside = self.get_repository_at(&directory)?;
+        let inside = self.repositories.get_at(&directory)?;
         inside.reset_hard(&commit)?;
         inside.remove_untracked()?;
         let left: Vec<String> = list_uncommitted_paths(&inside)?;
@@ -217,7 +217,7 @@ impl Engine {
     }
 
     /// What has to be known before a worktree is removed or reset.
-    fn gather_worktree_facts(
+    fn gather_facts(
         &self,
         project: &Project,
         which: &Path,
@@ -231,18 +231,18 @@ impl Engine {
     }
 
     /// Takes away a worktree nobody has worked in: its making failed, and clients hear why.
-    pub(crate) fn discard_worktree(
+    pub(crate) fn discard(
         &self,
         ctx: &Context,
         project: &ProjectId,
         made: &CreatedWorktree,
         why: &WorktreeError,
     ) -> Result<(), WorktreeError> {
-        let git = self.open_project_repository(&self.get_project(ctx, project)?)?;
-        self.close_snapshot_handles(std::iter::once(&made.directory));
+        let git = self.open_project_repository(&self.records.get(ctx, project)?)?;
+        self.snapshots.close(std::iter::once(&made.directory));
         self.remove_checkout(&git, Path::new(&made.directory))?;
         delete_branch(&git, made)?;
-        Ok(self.record_worktree_failure(ctx, project, made, &why.to_string())?)
+        Ok(self.record_failure(ctx, project, made, &why.to_string())?)
     }
 
     /// What would be gone with a worktree of a project.
@@ -268,7 +268,7 @@ impl Engine {
         let directory = Path::new(&made.directory);
         // A making that was cut off may have left a folder that is no checkout yet.
         if has_entry(&directory.join(".git"))? {
-            let inside = self.get_repository_at(directory)?;
+            let inside = self.repositories.get_at(directory)?;
             work.changes = list_uncommitted_paths(&inside)?;
             for commit in inside.list_unnamed_commits(MAX_LISTED)? {
                 if !work.commits.contains(&commit) {
@@ -284,7 +284,7 @@ impl Engine {
         if !has_entry(&directory.join(".git"))? {
             return Ok(None);
         }
-        let vault = self.open_snapshot_handle(directory, ctx.now)?;
+        let vault = self.snapshots.open(directory, ctx.now)?;
         let group = PinGroup::new(&format!("worktree {}", made.directory));
         Ok(Some(vault.capture(&group, ctx.now)?.capture.id.to_string()))
     }

@@ -11,7 +11,6 @@ use std::time::Duration;
 use turnstone_store::BlobHash;
 
 use super::error::FileError;
-use crate::engine::Engine;
 
 /// How long one look is away from the next, while somebody else writes.
 const RETRY_INTERVAL: Duration = Duration::from_millis(4);
@@ -34,28 +33,17 @@ impl Drop for FileLock {
     }
 }
 
-impl Engine {
-    /// Waits until nobody else writes any of `files`, real paths, and keeps others out.
-    ///
-    /// Several files are taken in one order, whoever asks, so that nobody waits in a circle. It is
-    /// not for one who holds a lock already.
-    ///
-    /// # Errors
-    ///
-    /// [`FileError::Locked`] if somebody else did not end in time.
-    pub fn lock_files(&self, files: &[PathBuf]) -> Result<FileLock, FileError> {
-        let folder = self.settings.data.join("lock").join("file");
-        fs_err::create_dir_all(&folder)?;
-        let names: BTreeMap<PathBuf, &PathBuf> =
-            files.iter().map(|file| (folder.join(lock_name(file)), file)).collect();
-        let mut lock = FileLock { held: BTreeMap::new() };
-        for (name, file) in names {
-            let held =
-                acquire_lock(&name)?.ok_or_else(|| FileError::Locked { path: file.clone() })?;
-            lock.held.insert(name, held);
-        }
-        Ok(lock)
+/// Locks files, each by a lock file in `folder`, in the order of their names.
+pub(super) fn lock_files(folder: &Path, files: &[PathBuf]) -> Result<FileLock, FileError> {
+    fs_err::create_dir_all(folder)?;
+    let names: BTreeMap<PathBuf, &PathBuf> =
+        files.iter().map(|file| (folder.join(lock_name(file)), file)).collect();
+    let mut lock = FileLock { held: BTreeMap::new() };
+    for (name, file) in names {
+        let held = acquire_lock(&name)?.ok_or_else(|| FileError::Locked { path: file.clone() })?;
+        lock.held.insert(name, held);
     }
+    Ok(lock)
 }
 
 fn lock_name(file: &Path) -> String {

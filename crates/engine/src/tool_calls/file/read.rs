@@ -17,8 +17,8 @@ use turnstone_store::Context;
 use super::error::FileError;
 use crate::captures::image_conversion::{reason_code, to_file_image};
 use crate::captures::session_coverage::{PathLocation, SnapshotAccess, locate_path};
-use crate::engine::Engine;
 use crate::error::EngineError;
+use crate::tool_calls::tracked_call::ToolCalls;
 
 /// A file at a moment.
 ///
@@ -72,7 +72,7 @@ pub(super) fn make_stamp(seen: &PathState, now: EpochMillis) -> FileStamp {
     }
 }
 
-impl Engine {
+impl ToolCalls {
     /// Reads a file for a session and remembers what it saw.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::read_file`].
+    /// As [`Self::read_file`].
     pub fn find_read_stamp(
         &self,
         ctx: &Context,
@@ -109,7 +109,7 @@ impl Engine {
     }
 
     /// Remembers what a session saw, for every process of the data directory.
-    pub(super) fn record_read(
+    pub(crate) fn record_read(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -138,7 +138,7 @@ impl Engine {
     ) -> Result<ProjectFile, FileError> {
         let directory = Path::new(&session.directory);
         let outside = || FileError::Outside { path: directory.join(path) };
-        let vault = match self.snapshot_access(session, ctx.now)? {
+        let vault = match self.snapshots.access(session, ctx.now)? {
             SnapshotAccess::Available(vault) => vault,
             SnapshotAccess::Refused(error) => {
                 let reason = error.to_string();

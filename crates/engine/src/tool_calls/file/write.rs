@@ -8,10 +8,10 @@ use turnstone_snapshot::{ConditionalWrite, ConflictReason, PathState};
 use turnstone_store::Context;
 
 use super::error::FileError;
+use super::lock::{FileLock, lock_files};
 use super::read::{FileStamp, ProjectFile, make_stamp};
 use crate::captures::image_conversion::reason_code;
-use crate::engine::Engine;
-use crate::tool_calls::tracked_call::ClosedCall;
+use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls};
 use crate::turns::turn::Turn;
 
 /// What must be there before a file is written.
@@ -53,7 +53,7 @@ struct CheckedWrite {
     read: FileStamp,
 }
 
-impl Engine {
+impl ToolCalls {
     /// Writes one file, if it still is what the session believes it is.
     ///
     /// # Errors
@@ -82,7 +82,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::write_file`] if a check fails: then no file is written.
+    /// As [`Self::write_file`] if a check fails: then no file is written.
     pub fn write_files(
         &self,
         ctx: &Context,
@@ -101,11 +101,11 @@ impl Engine {
         for (placed, write) in placed.into_iter().zip(writes) {
             ready.push(self.check_precondition(ctx, turn, placed, &write.expected)?);
         }
-        let call = self.open_named_call(ctx, turn, part, &files)?;
+        let call = self.open_named(ctx, turn, part, &files)?;
         fail::fail_point!("engine::before_file_write");
         let written = self.swap_files(ctx, &call, &ready, writes);
         // Whatever came of it, what is there now is written down.
-        let closed = self.close_call(ctx, turn, &call);
+        let closed = self.close(ctx, turn, &call);
         let (refused, closed) = (written?, closed?);
         for one in &ready {
             let is_left = refused.iter().any(|error| error_path(error) == Some(&one.placed.real));
@@ -186,6 +186,18 @@ impl Engine {
             }
         }
         Ok(refused)
+    }
+
+    /// Waits until nobody else writes any of `files`, real paths, and keeps others out.
+    ///
+    /// Several files are taken in one order, whoever asks, so that nobody waits in a circle. It is
+    /// not for one who holds a lock already.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::Locked`] if somebody else did not end in time.
+    pub fn lock_files(&self, files: &[PathBuf]) -> Result<FileLock, FileError> {
+        lock_files(&self.lock_folder, files)
     }
 }
 

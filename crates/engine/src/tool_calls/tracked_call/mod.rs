@@ -1,9 +1,10 @@
 //! Calls that touch files: announced before, compared after.
 
-mod close;
-mod open;
+mod closed_call;
+mod track;
 
-pub use close::ClosedCall;
-pub(crate) use close::compare_captures;
-pub use open::TrackedCall;
-pub(crate) use open::session_pin_group;
+pub use closed_call::ClosedCall;
+pub(crate) use closed_call::compare_captures;
+pub use track::ToolCalls;
+pub use track::TrackedCall;
+pub(crate) use track::session_pin_group;

@@ -1,15 +1,16 @@
 //! Aborting: anybody may ask for a turn to end; whoever runs it hears that and ends it (R45).
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_store::{Context, LeaseTakeover, StoreError};
+use turnstone_store::{Context, LeaseTakeover, Store, StoreError};
 
-use crate::engine::Engine;
 use crate::error::{EngineError, Result};
-use crate::turns::turn::Turn;
+use crate::history::session_recovery::SessionRecovery;
+use crate::turns::turn::{Turn, TurnLifecycle};
 
 /// Events read at once.
 const PAGE: usize = 200;
@@ -27,7 +28,15 @@ pub enum AbortOutcome {
     Ended(TurnId),
 }
 
-impl Engine {
+/// Requests to abort a turn, which any process may make.
+#[derive(Clone)]
+pub struct Aborts {
+    pub(crate) store: Arc<Store>,
+    pub(crate) recovery: SessionRecovery,
+    pub(crate) lifecycle: TurnLifecycle,
+}
+
+impl Aborts {
     /// Asks for the open turn of a session to be aborted, whichever process runs it (R27, R45).
     ///
     /// The wish is durable when this returns. Asking again changes nothing; prompts in the inbox
@@ -36,9 +45,9 @@ impl Engine {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::NoSession`], or the ledger refused.
-    pub fn request_abort(&self, ctx: &Context, session: &SessionId) -> Result<AbortOutcome> {
+    pub fn request(&self, ctx: &Context, session: &SessionId) -> Result<AbortOutcome> {
         // The turn of a process that died ends as interrupted: nobody is left to be asked.
-        self.recover_session(ctx, session)?;
+        self.recovery.recover(ctx, session)?;
         let name = session.clone();
         let Some(id) = self.store.write(ctx, move |tx| tx.turns().request_abort(&name)).wait()?
         else {
@@ -49,7 +58,7 @@ impl Engine {
         }
         let lease = self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead)?;
         let turn = Turn { session: session.clone(), id: id.clone(), lease };
-        self.abort_turn(ctx, &turn)?;
+        self.lifecycle.abort(ctx, &turn)?;
         Ok(AbortOutcome::Ended(id))
     }
 
@@ -58,30 +67,30 @@ impl Engine {
     /// # Errors
     ///
     /// The ledger cannot be read.
-    pub fn is_abort_requested(&self, ctx: &Context, turn: &Turn) -> Result<bool> {
+    pub fn is_requested(&self, ctx: &Context, turn: &Turn) -> Result<bool> {
         Ok(self.store.read(ctx, |r| r.turns().is_abort_requested(&turn.session))?)
     }
 
     /// Waits until somebody asks for this turn to be aborted; false once `over` is set. Whoever deletes the
     /// session asks for that, too (R45).
     ///
-    /// Whoever sets `over` calls [`Engine::cancel_abort_wait`], so that nobody waits for nothing.
+    /// Whoever sets `over` calls [`Self::cancel_wait`], so that nobody waits for nothing.
     ///
     /// # Errors
     ///
     /// The ledger cannot be read.
-    pub fn wait_for_abort(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
-        match self.poll_for_abort(ctx, turn, over) {
+    pub fn wait(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
+        match self.poll(ctx, turn, over) {
             Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => Ok(true),
             heard => heard,
         }
     }
 
-    fn poll_for_abort(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
+    fn poll(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
         let watch = self.store.commit_watch();
         // Read before the first look: what comes later is in the stream after it.
         let mut at = self.store.read(ctx, |r| r.sessions().seq(&turn.session))?;
-        let mut asked = self.is_abort_requested(ctx, turn)?;
+        let mut asked = self.is_requested(ctx, turn)?;
         while !asked {
             let mark = watch.mark();
             if over.load(Ordering::SeqCst) {
@@ -99,8 +108,8 @@ impl Engine {
         Ok(true)
     }
 
-    /// Lets [`Engine::wait_for_abort`] see that its turn is over.
-    pub fn cancel_abort_wait(&self, over: &AtomicBool) {
+    /// Lets [`Self::wait`] see that its turn is over.
+    pub fn cancel_wait(&self, over: &AtomicBool) {
         over.store(true, Ordering::SeqCst);
         self.store.commit_watch().wake_local();
     }

@@ -1,20 +1,25 @@
 //! Beginning: turn, messages, tool call and window are written down before anything runs.
 
+use std::sync::Arc;
+
 use turnstone_core::change::Evidence;
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{Message, MessageFailure, MessageFailureKind, Part, Session};
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnOutcome;
 use turnstone_process::ProcessGroupId;
-use turnstone_store::{Context, StoreError};
+use turnstone_store::{Context, Store, StoreError};
 
 use super::command_messages;
 use super::command_origin::{CommandOrigin, ShellCommandOrigin};
 use crate::captures::session_coverage::SnapshotAccess;
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
-use crate::tool_calls::tracked_call::TrackedCall;
-use crate::turns::turn::{Prompt, Turn};
+use crate::id_generator::IdGenerator;
+use crate::tool_calls::process_group::set_group;
+use crate::tool_calls::tracked_call::{ToolCalls, TrackedCall};
+use crate::turns::exec::Aborts;
+use crate::turns::turn::{Prompt, Turn, TurnLifecycle};
 
 /// From so many files on a walk costs more than the watches.
 const WATCH_THRESHOLD_FILES: usize = 20_000;
@@ -56,7 +61,18 @@ pub struct ConcurrentCommand {
     pub title: String,
 }
 
-impl Engine {
+/// Commands that run as turns.
+#[derive(Clone)]
+pub struct Commands {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) calls: ToolCalls,
+    pub(crate) lifecycle: TurnLifecycle,
+    pub(crate) aborts: Aborts,
+}
+
+impl Commands {
     /// Begins the turn of a command: everything is durable and captured when this returns.
     ///
     /// # Errors
@@ -76,7 +92,7 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::begin_exec`], and [`turnstone_store::StoreError::Conflict`] if the id of its
+    /// As [`Self::begin_exec`], and [`turnstone_store::StoreError::Conflict`] if the id of its
     /// message is taken.
     pub fn begin_shell(
         &self,
@@ -106,11 +122,11 @@ impl Engine {
     ) -> Result<CommandExecution> {
         let prompt = self.command_prompt(ctx, session, &manner, line)?;
         let asked = prompt.message.id.clone();
-        let turn = self.begin_turn(ctx, prompt)?;
+        let turn = self.lifecycle.begin(ctx, prompt)?;
         let opened = self.open_command(ctx, &turn, session, (&asked, manner), line);
         if let Err(error) = &opened {
             let failure = MessageFailure::new(MessageFailureKind::UnknownError, &error.to_string());
-            self.end_turn(ctx, &turn, TurnOutcome::Failed, Some(failure))?;
+            self.lifecycle.end(ctx, &turn, TurnOutcome::Failed, Some(failure))?;
         }
         opened
     }
@@ -124,7 +140,7 @@ impl Engine {
     ) -> Result<Prompt> {
         let id = match manner.message() {
             Some(id) => id.clone(),
-            None => self.new_message_id(ctx, &session.id)?,
+            None => self.lifecycle.new_message_id(ctx, &session.id)?,
         };
         let message = command_messages::prompt_message(id, &session.id, manner, ctx.now)?;
         let text = command_messages::prompt_text_part(
@@ -146,7 +162,7 @@ impl Engine {
     ) -> Result<CommandExecution> {
         // What the caller relied on held when the turn began (R43).
         let ctx = &ctx.without_expected_seq();
-        let id = self.new_message_id(ctx, &session.id)?;
+        let id = self.lifecycle.new_message_id(ctx, &session.id)?;
         let answer = command_messages::answer_message(id, session, (asked, &manner), ctx.now)?;
         let part = command_messages::running_call_part(
             self.id_generator.new_part_id(ctx.now)?,
@@ -167,7 +183,7 @@ impl Engine {
         };
         self.store.write(&turn.context(ctx), write).wait()?;
         self.watch_if_large(ctx, session)?;
-        let call = self.open_window_call(ctx, turn, Some(&part.id))?;
+        let call = self.calls.open_window(ctx, turn, Some(&part.id))?;
         let beside = self.find_concurrent_commands(ctx, &call)?;
         Ok(CommandExecution {
             turn: turn.clone(),
@@ -184,7 +200,7 @@ impl Engine {
     /// by the kernel. Small directories are walked: the kernel's watches are scarce, and a command
     /// may run for hours.
     fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
-        if let SnapshotAccess::Available(vault) = self.snapshot_access(session, ctx.now)?
+        if let SnapshotAccess::Available(vault) = self.snapshots.access(session, ctx.now)?
             && vault.known_file_count() >= WATCH_THRESHOLD_FILES
         {
             // Where there can be none, captures walk as before.
@@ -233,12 +249,13 @@ impl Engine {
         execution: &mut CommandExecution,
         group: &ProcessGroupId,
     ) -> Result<()> {
-        command_messages::set_group(&mut execution.part, group);
+        set_group(&mut execution.part, group);
         let part = execution.part.clone();
         let context = execution.turn.context(ctx);
         self.store.write(&context, move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(())
     }
+
     /// Shows what a command has written so far, to whoever looks while it runs.
     ///
     /// # Errors

@@ -7,13 +7,10 @@ use turnstone_core::model::{
     ToolTime,
 };
 use turnstone_core::time::EpochMillis;
-use turnstone_process::ProcessGroupId;
 
 use super::command_origin::CommandOrigin;
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 
-/// Where in the metadata of a tool call its processes are.
-const GROUP: &str = "group";
 /// Where in it is what the call has written so far.
 const OUTPUT: &str = "output";
 /// What OpenCode lets a person say who runs a command of their own.
@@ -107,15 +104,6 @@ pub(super) fn running_call_part(
     Part { id, session, message, body: PartBody::Tool(Box::new(tool)) }
 }
 
-/// Puts the processes of a call into its metadata.
-pub(super) fn set_group(part: &mut Part, group: &ProcessGroupId) {
-    if let PartBody::Tool(tool) = &mut part.body
-        && let ToolState::Running { metadata, .. } = &mut tool.state
-    {
-        *metadata = Some(json!({ GROUP: group }));
-    }
-}
-
 /// Puts what a running call has written so far into its metadata.
 pub(super) fn set_output(part: &mut Part, output: &str) {
     if let PartBody::Tool(tool) = &mut part.body
@@ -124,24 +112,6 @@ pub(super) fn set_output(part: &mut Part, output: &str) {
         let metadata = metadata.get_or_insert_with(|| json!({}));
         metadata[OUTPUT] = Value::from(output);
     }
-}
-
-/// The processes of a call; nothing if none were written down.
-pub(super) fn read_group(part: &Part) -> Result<Option<ProcessGroupId>> {
-    let PartBody::Tool(tool) = &part.body else {
-        return Ok(None);
-    };
-    let metadata = match &tool.state {
-        ToolState::Running { metadata, .. } | ToolState::Error { metadata, .. } => {
-            metadata.as_ref()
-        }
-        ToolState::Completed { metadata, .. } => Some(metadata),
-        ToolState::Pending { .. } => None,
-    };
-    // What was written down and cannot be read may still run.
-    let unreadable = |source| EngineError::UnreadableProcessGroup { part: part.id.clone(), source };
-    let group = metadata.and_then(|all| all.get(GROUP)).cloned();
-    group.map(serde_json::from_value).transpose().map_err(unreadable)
 }
 
 /// Completes a running call.
@@ -173,29 +143,5 @@ pub(super) fn complete_answer(message: &mut Message, manner: &CommandOrigin, now
         assistant.time.completed = Some(Number::from(now.0));
         // No model has stopped: OpenCode leaves it out for a shell command.
         assistant.finish = matches!(manner, CommandOrigin::Exec).then(|| "stop".to_owned());
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Proves R32.
-    #[test]
-    fn unreadable_process_group_is_an_error() {
-        let body = json!({"type": "tool", "callID": "c", "tool": "bash", "state": {
-            "status": "running", "input": {}, "time": {"start": 1}, "metadata": {"group": "?"}}});
-        let body = serde_json::from_value(body).expect("a part");
-        let (id, session) = ("prt_1".parse().expect("id"), "ses_1".parse().expect("id"));
-        let mut part = Part { id, session, message: "msg_1".parse().expect("id"), body };
-
-        assert!(matches!(read_group(&part), Err(EngineError::UnreadableProcessGroup { .. })));
-
-        if let PartBody::Tool(tool) = &mut part.body
-            && let ToolState::Running { metadata, .. } = &mut tool.state
-        {
-            *metadata = Some(json!({}));
-        }
-        assert!(matches!(read_group(&part), Ok(None)));
     }
 }

@@ -9,9 +9,9 @@ use turnstone_store::Context;
 use super::begin::CommandExecution;
 use super::command_messages;
 use super::command_origin::CommandOrigin;
-use crate::engine::Engine;
 use crate::error::Result;
 use crate::tool_calls::tracked_call::ClosedCall;
+use crate::turns::exec::Commands;
 
 /// What clients of OpenCode find behind the output of a command that was aborted.
 const ABORTED: &str = "\n\n<metadata>\nUser aborted the command\n</metadata>";
@@ -37,13 +37,13 @@ pub enum CommandEnd {
     Lost(String),
 }
 
-impl Engine {
+impl Commands {
     /// Ends the turn of a command and says what it changed; nothing if that is not known yet.
     ///
     /// # Errors
     ///
     /// The capture or the ledger failed; what is left open is closed by recovery.
-    pub fn end_exec(
+    pub fn end(
         &self,
         ctx: &Context,
         execution: CommandExecution,
@@ -62,7 +62,7 @@ impl Engine {
         // Whatever still runs writes on: recovery waits for it before it closes the window.
         let closed = match end {
             CommandEnd::Exited { .. } | CommandEnd::NotStarted(_) => {
-                Some(self.close_call(ctx, &turn, &call)?)
+                Some(self.calls.close(ctx, &turn, &call)?)
             }
             CommandEnd::Lost(_) => None,
         };
@@ -86,7 +86,7 @@ impl Engine {
                 Some(MessageFailure::new(MessageFailureKind::UnknownError, why)),
             ),
         };
-        self.end_turn(ctx, &turn, outcome, failure)?;
+        self.lifecycle.end(ctx, &turn, outcome, failure)?;
         Ok(closed)
     }
 }

@@ -10,7 +10,7 @@ use turnstone_process::{
 use turnstone_store::Context;
 
 use super::end::CommandEnd;
-use crate::engine::Engine;
+use crate::turns::exec::Commands;
 use crate::turns::turn::Turn;
 
 /// Our own failure before the start (R33).
@@ -69,10 +69,10 @@ impl ExecutionResult {
     }
 }
 
-impl Engine {
+impl Commands {
     /// Stays with a command; ends it if somebody asks for its turn to be aborted (R45), and says
     /// whether that was so.
-    pub fn attach_to_command(
+    pub fn attach(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -83,12 +83,12 @@ impl Engine {
         std::thread::scope(|scope| {
             let listening = scope.spawn(|| {
                 // Who cannot read the log cannot hear the wish; the command goes on as it is.
-                let asked = self.wait_for_abort(ctx, turn, &over).unwrap_or(false);
+                let asked = self.aborts.wait(ctx, turn, &over).unwrap_or(false);
                 // A supervisor that is gone has taken the command along.
                 asked && control.end().is_ok()
             });
             let ended = running.attach(attend);
-            self.cancel_abort_wait(&over);
+            self.aborts.cancel_wait(&over);
             (ended, listening.join().unwrap_or(false))
         })
     }

@@ -9,9 +9,10 @@ mod command_messages;
 mod command_origin;
 mod end;
 mod execution_result;
-mod orphaned_group;
 
 pub use abort::AbortOutcome;
+pub use abort::Aborts;
+pub use begin::Commands;
 pub use begin::{CommandExecution, ConcurrentCommand};
 pub use command_origin::ShellCommandOrigin;
 pub use end::CommandEnd;

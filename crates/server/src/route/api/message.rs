@@ -187,7 +187,7 @@ async fn context(
 ) -> Result<Json<Value>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        let entries = app.engine().model_context(&ctx, &id)?;
+        let entries = app.engine().turns().contexts().model_context(&ctx, &id)?;
         let data = entries
             .into_iter()
             .map(|entry| message_v2_json(&MessageWithParts { message: entry.0, parts: entry.1 }));
@@ -215,7 +215,8 @@ async fn prompt(
     let message = match given {
         Some(message) => message,
         None => {
-            app.run_blocking(move |app| Ok(app.engine().new_message_id(&asked, &ident)?)).await?
+            app.run_blocking(move |app| Ok(app.engine().turns().new_message_id(&asked, &ident)?))
+                .await?
         }
     };
     let (parts, said) = prompt_parts(&mut prompt)?;

@@ -168,7 +168,9 @@ async fn remove_approval(
         let mut found = all_approvals(app, &ctx)?.into_iter();
         let found = found.find(|(project, rule)| approval_id(project, rule) == id);
         let is_gone = match &found {
-            Some((project, rule)) => app.engine().revoke_approval(&ctx, project, rule)?,
+            Some((project, rule)) => {
+                app.engine().permissions().rules().revoke_approval(&ctx, project, rule)?
+            }
             None => began.is_some(),
         };
         match is_gone {
@@ -211,7 +213,7 @@ async fn ask(
     app.run_blocking(move |app| {
         let rules = permission::base_rules(app, &ctx, &session, agent.as_deref())?;
         let (id, asked) =
-            app.engine().ask_permission_without_turn(&ctx, &session, id, &ask, &rules)?;
+            app.engine().permissions().ask_without_turn(&ctx, &session, id, &ask, &rules)?;
         let effect = match asked {
             Verdict::Allowed => "allow",
             Verdict::Denied(_) => "deny",

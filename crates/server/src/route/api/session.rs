@@ -120,7 +120,13 @@ async fn create(
     app.run_blocking(move |app| {
         let place = app.open_project_directory(&ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
-        let made = app.engine().create_session_in(&ctx, project, root, &place.directory, &new)?;
+        let made = app.engine().projects().create_session_in(
+            &ctx,
+            project,
+            root,
+            &place.directory,
+            &new,
+        )?;
         Ok(Json(json!({ "data": session_v2_json(&app.session_json(&ctx, &made.id)?) })))
     })
     .await
@@ -176,7 +182,7 @@ async fn patch_session(
     patch: SessionPatch,
 ) -> Result<StatusCode, ApiError> {
     app.run_blocking(move |app| {
-        app.engine().patch_session(&ctx, &id, patch)?;
+        app.engine().history().edits().patch_session(&ctx, &id, patch)?;
         Ok(StatusCode::NO_CONTENT)
     })
     .await

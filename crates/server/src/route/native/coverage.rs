@@ -47,7 +47,7 @@ async fn coverage(
             .store()
             .read(&ctx, |r| Ok((r.sessions().get(&id)?, r.change_sets().list(&id)?)))?;
         let not_covered = changes.iter().map(|row| row.not_covered).sum();
-        let found = match app.engine().find_coverage(&stored, ctx.now)? {
+        let found = match app.engine().snapshots().find_coverage(&stored, ctx.now)? {
             SessionCoverage::Covered { root, has_baseline } => CoverageResponse {
                 root: Some(root.to_string_lossy().into_owned()),
                 refused: None,
@@ -81,7 +81,12 @@ async fn contended(
             None => Vec::new(),
             Some(first) => {
                 let options = UndoOptions { scope: UndoScope::Files, ..UndoOptions::default() };
-                match app.engine().plan_undo(&ctx, &id, &UndoTarget::From(first.id), &options) {
+                match app.engine().history().plan_undo(
+                    &ctx,
+                    &id,
+                    &UndoTarget::From(first.id),
+                    &options,
+                ) {
                     Ok(plan) => plan.contended,
                     Err(EngineError::NothingToUndo(_)) => Vec::new(),
                     Err(error) => return Err(error.into()),

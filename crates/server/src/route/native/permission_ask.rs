@@ -70,7 +70,7 @@ async fn permission(
         let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
         let new = PermissionQuery { ask: body.ask, blocks_turn: body.waits };
         let rules = base_rules(app, &ctx, &session, None)?;
-        let asked = app.engine().ask_permission(&ctx, held.turn(), &new, &rules)?;
+        let asked = app.engine().permissions().ask(&ctx, held.turn(), &new, &rules)?;
         let verdict = match asked {
             PermissionOutcome::Allowed => PermissionAskResponse::Allowed,
             PermissionOutcome::Denied(rules) => PermissionAskResponse::Denied { rules },
@@ -111,7 +111,8 @@ async fn question(
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
         let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        let request = app.engine().ask_question(&ctx, held.turn(), body.ask, body.waits)?;
+        let request =
+            app.engine().permissions().ask_question(&ctx, held.turn(), body.ask, body.waits)?;
         app.stamp_seq(&ctx, &session, QuestionAskResponse { request })
     })
     .await
@@ -133,7 +134,7 @@ async fn continue_turn(
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
         let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        app.engine().continue_turn(&ctx, held.turn())?;
+        app.engine().permissions().continue_turn(&ctx, held.turn())?;
         app.stamp_seq(&ctx, &session, EmptyResponse {})
     })
     .await

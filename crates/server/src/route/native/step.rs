@@ -76,7 +76,7 @@ async fn begin(
             (said.provider, said.model) = (body.provider, body.model);
             (said.mode, said.agent) = (body.agent.clone(), Some(body.agent));
         }
-        let step = app.engine().begin_step(&ctx, held.turn(), answer)?;
+        let step = app.engine().turns().steps().begin(&ctx, held.turn(), answer)?;
         app.stamp_seq(&ctx, &session, BeginStepResponse { message: id, snapshot: step.snapshot })
     })
     .await
@@ -141,10 +141,10 @@ async fn end(
     body.check_not_negative()?;
     app.run_blocking(move |app| {
         let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        let step = app.engine().find_step(&ctx, held.turn(), &message)?;
+        let step = app.engine().turns().steps().find(&ctx, held.turn(), &message)?;
         let cost = body.cost.unwrap_or_else(|| 0.into());
         let end = StepEnd { reason: body.reason, cost, tokens: body.tokens };
-        let done = app.engine().end_step(&ctx, held.turn(), &step, &end)?;
+        let done = app.engine().turns().steps().end(&ctx, held.turn(), &step, &end)?;
         let files = done.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
         app.stamp_seq(&ctx, &session, EndStepResponse { snapshot: done.snapshot, files })
     })
@@ -167,7 +167,7 @@ async fn part(
         app.check_answer_of_turn(&ctx, held.turn(), &message)?;
         let part = app.parse_part(&ctx, &session, &message, body)?;
         let shown = crate::wire_json::part_json(&part);
-        app.engine().put_turn_part(&ctx, held.turn(), part)?;
+        app.engine().turns().steps().put_part(&ctx, held.turn(), part)?;
         app.stamp_seq(&ctx, &session, shown)
     })
     .await
@@ -209,7 +209,12 @@ async fn delta(
                 let read = |r: &ReadTx<'_>| r.messages().of_part(&session, &body.part);
                 let message = app.engine().store().read(&ctx, read)?;
                 app.check_answer_of_turn(&ctx, held.turn(), &message)?;
-                let done = app.engine().append_text(&ctx, held.turn(), &body.part, &body.text)?;
+                let done = app.engine().turns().steps().append_text(
+                    &ctx,
+                    held.turn(),
+                    &body.part,
+                    &body.text,
+                )?;
                 done.map(|done| done.cursor.0)
             }
         };

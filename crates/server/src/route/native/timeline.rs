@@ -113,7 +113,7 @@ async fn timeline(
 ) -> Result<SeqStamped<Vec<TimelineEntry>>, ApiError> {
     let (id, all) = (session_id(&session)?, query.flag("all")?);
     app.run_blocking(move |app| {
-        app.engine().ensure_recovered(&ctx, &id)?;
+        app.engine().maintenance().ensure_recovered(&ctx, &id)?;
         let (turns, operations) = app.engine().store().read(&ctx, |r| {
             let mut turns = Vec::new();
             for row in r.turns().list(&id)?.into_iter().filter(|row| all || !row.hidden) {
@@ -188,7 +188,7 @@ impl AppState {
             return Ok(());
         }
         let what = DiffTarget::Turn(turn.id.clone());
-        match self.engine().diff(ctx, session, &what, DiffFormat::CountsOnly) {
+        match self.engine().history().diffs().diff(ctx, session, &what, DiffFormat::CountsOnly) {
             Ok(found) => {
                 let summary = found.summary();
                 turn.additions = summary.additions.as_u64().unwrap_or(0);

@@ -136,7 +136,7 @@ async fn begin_tool(
         app.check_answer_of_turn(&ctx, held.turn(), &body.message)?;
         let part = app.parse_part(&ctx, &session, &body.message, part)?;
         let touch = ToolFileAccess::try_from(body.touches)?;
-        let run = app.engine().begin_tool(&ctx, held.turn(), &part, &touch)?;
+        let run = app.engine().turns().steps().begin_tool(&ctx, held.turn(), &part, &touch)?;
         let call = run.call();
         let announced = BeginToolResponse {
             part: part.id.clone(),
@@ -216,9 +216,9 @@ async fn end_tool(
         let run = match held.take_tool_run(&part) {
             Some(run) => run,
             // It began before this server did.
-            None => app.engine().find_tool_run(&ctx, held.turn(), &part)?,
+            None => app.engine().turns().steps().find_tool_run(&ctx, held.turn(), &part)?,
         };
-        let closed = app.engine().end_tool(&ctx, held.turn(), run, state)?;
+        let closed = app.engine().turns().steps().end_tool(&ctx, held.turn(), run, state)?;
         let mut done = EndToolResponse::default();
         closed.iter().for_each(|closed| done.add(closed));
         app.stamp_seq(&ctx, &session, done)

@@ -97,9 +97,9 @@ async fn begin(
         let turn = match body.prompt {
             Some(new) => {
                 let prompt = build_prompt(app, &ctx, &id, new)?;
-                Some(app.engine().begin_turn(&ctx, prompt)?)
+                Some(app.engine().turns().begin(&ctx, prompt)?)
             }
-            None => app.engine().begin_next_turn(&ctx, &id)?,
+            None => app.engine().turns().begin_next(&ctx, &id)?,
         };
         app.hold_and_show_turn(&ctx, &id, turn)
     })
@@ -113,7 +113,7 @@ fn build_prompt(
     session: &SessionId,
     new: TurnPrompt,
 ) -> Result<Prompt, ApiError> {
-    let id = new.message.map_or_else(|| app.engine().new_message_id(ctx, session), Ok)?;
+    let id = new.message.map_or_else(|| app.engine().turns().new_message_id(ctx, session), Ok)?;
     let info = json!({"id": id, "sessionID": session, "role": "user", "agent": new.agent,
         "model": new.model, "time": {"created": ctx.now.0}});
     let message =
@@ -149,7 +149,7 @@ async fn resume(
         {
             return app.hold_and_show_turn(&ctx, &id, Some(turn));
         }
-        let resumed = app.engine().resume_turn(&ctx, &id)?;
+        let resumed = app.engine().permissions().resume_turn(&ctx, &id)?;
         app.hold_and_show_turn(&ctx, &id, resumed.map(|it| it.turn))
     })
     .await
@@ -198,7 +198,7 @@ async fn steer(
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
         let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        let taken = app.engine().promote_steering_prompts(&ctx, held.turn())?;
+        let taken = app.engine().turns().promote_steering_prompts(&ctx, held.turn())?;
         let read = app.engine().store().read(&ctx, |r| {
             taken.iter().map(|id| r.messages().get(&session, id)).collect::<Result<Vec<_>, _>>()
         })?;
@@ -381,7 +381,7 @@ impl AppState {
         part.insert("sessionID".to_owned(), Value::from(session.as_str()));
         part.insert("messageID".to_owned(), Value::from(message.as_str()));
         if !part.contains_key("id") {
-            let id = self.engine().new_part_id(ctx)?;
+            let id = self.engine().turns().new_part_id(ctx)?;
             part.insert("id".to_owned(), Value::from(id.as_str()));
         }
         let read = wire::parse_part(Value::Object(part), ParseMode::Strict);

@@ -8,7 +8,7 @@ use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::{LogCursor, SessionSeq};
 use turnstone_engine::{
-    Engine, EngineError, OperationReport, SessionPoint, UndoOptions, UndoPlan, UndoScope,
+    EngineError, History, OperationReport, SessionPoint, UndoOptions, UndoPlan, UndoScope,
     UndoTarget, decode_report,
 };
 use turnstone_store::Context;
@@ -136,7 +136,7 @@ async fn undo(
     Path(session): Path<String>,
     TypedBody(ask): TypedBody<UndoRequest>,
 ) -> Result<SeqStamped<UndoResponse>, ApiError> {
-    app.undo_or_redo(RetryAwareContext(ctx, began), &session, ask, Engine::plan_undo).await
+    app.undo_or_redo(RetryAwareContext(ctx, began), &session, ask, History::plan_undo).await
 }
 
 /// `POST /turnstone/session/{sessionID}/redo`
@@ -146,12 +146,12 @@ async fn redo(
     Path(session): Path<String>,
     TypedBody(ask): TypedBody<UndoRequest>,
 ) -> Result<SeqStamped<UndoResponse>, ApiError> {
-    app.undo_or_redo(RetryAwareContext(ctx, began), &session, ask, Engine::plan_redo).await
+    app.undo_or_redo(RetryAwareContext(ctx, began), &session, ask, History::plan_redo).await
 }
 
 /// How the engine plans what is taken back or brought back.
 type UndoPlanner =
-    fn(&Engine, &Context, &SessionId, &UndoTarget, &UndoOptions) -> Result<UndoPlan, EngineError>;
+    fn(&History, &Context, &SessionId, &UndoTarget, &UndoOptions) -> Result<UndoPlan, EngineError>;
 
 /// Where to. Of the points exactly one.
 #[derive(Clone, Deserialize)]
@@ -206,7 +206,7 @@ async fn jump(
     let options = UndoRequest { scope: ask.scope, ..UndoRequest::default() }.options();
     app.run_blocking(move |app| {
         app.run_operation(&ctx, &id, began, ask.dry_run, |ctx| {
-            app.engine().plan_jump(ctx, &id, &point, &options)
+            app.engine().history().plan_jump(ctx, &id, &point, &options)
         })
     })
     .await
@@ -224,7 +224,7 @@ impl AppState {
         let (id, which) = (session_id(session)?, ask.target()?);
         self.run_blocking(move |app| {
             app.run_operation(&ctx, &id, began, ask.dry_run, |ctx| {
-                let planned = plan(app.engine(), ctx, &id, &which, &ask.options());
+                let planned = plan(app.engine().history(), ctx, &id, &which, &ask.options());
                 if let Err(EngineError::NothingToUndo(_) | EngineError::NothingToRedo(_)) = planned
                 {
                     app.check_target_exists(ctx, &id, &which)?;
@@ -274,7 +274,7 @@ impl AppState {
         }
         self.check_expected_seq(ctx, session)?;
         self.check_idle(ctx, session)?;
-        let report = self.engine().apply_plan(ctx, &plan(ctx)?)?;
+        let report = self.engine().history().apply(ctx, &plan(ctx)?)?;
         let complete = report.is_complete();
         self.stamp_seq(ctx, session, UndoResponse::Done { report: Box::new(report), complete })
     }
@@ -286,7 +286,7 @@ impl AppState {
         session: &SessionId,
         began: LogCursor,
     ) -> Result<OperationReport, ApiError> {
-        self.engine().recover_all(ctx)?;
+        self.engine().maintenance().recover_all(ctx)?;
         let operations = self.engine().store().read(ctx, |r| r.operations().list(session))?;
         let found = operations.into_iter().find(|operation| operation.planned >= began);
         let report = found.map(|operation| decode_report(&operation)).transpose()?.flatten();
@@ -332,7 +332,7 @@ async fn checkpoint(
     }
     app.run_blocking(move |app| {
         let operation = match began {
-            None => app.engine().create_checkpoint(&ctx, &id, &body.name)?,
+            None => app.engine().history().checkpoints().create(&ctx, &id, &body.name)?,
             // One event plans it and one ends it, in one transaction: it is there.
             Some(began) => {
                 let all = app.engine().store().read(&ctx, |r| r.operations().list(&id))?;
@@ -358,7 +358,7 @@ async fn remove_checkpoint(
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
         app.check_expected_seq(&ctx, &id)?;
-        let removed = app.engine().remove_checkpoint(&ctx, &id, &name)?;
+        let removed = app.engine().history().checkpoints().remove(&ctx, &id, &name)?;
         app.stamp_seq(&ctx, &id, removed.into_iter().map(CheckpointResponse::from).collect())
     })
     .await
@@ -372,7 +372,7 @@ async fn checkpoints(
 ) -> Result<SeqStamped<Vec<CheckpointResponse>>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        let found = app.engine().list_checkpoints(&ctx, &id)?;
+        let found = app.engine().history().checkpoints().list(&ctx, &id)?;
         app.stamp_seq(&ctx, &id, found.into_iter().map(CheckpointResponse::from).collect())
     })
     .await

@@ -9,13 +9,18 @@ use turnstone_core::id::{ChangeId, PartId};
 use turnstone_core::model::Session;
 use turnstone_core::rel_path::RelPath;
 use turnstone_snapshot::{Capture, PinGroup, SnapshotHandle, read_git_position};
-use turnstone_store::{Context, NewChangeSet};
+use turnstone_store::{ChangeSetRow, CloseChangeSet, Context, NewChangeSet, Store};
 
+use super::closed_call::{ClosedCall, compare_captures};
+use crate::captures::Captures;
+use crate::captures::budgeted_capture::{BudgetedCapture, unknown_changes};
 use crate::captures::session_coverage::{
     PathLocation, SnapshotAccess, change_root_of, locate_path,
 };
-use crate::engine::Engine;
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
+use crate::id_generator::IdGenerator;
+use crate::tool_calls::file::ReadStamps;
 use crate::turns::turn::Turn;
 
 /// Paths in other roots, by root.
@@ -56,13 +61,40 @@ pub(crate) fn session_pin_group(session: &turnstone_core::id::SessionId) -> PinG
     PinGroup::new(session.as_str())
 }
 
-impl Engine {
+/// Tool calls and the change sets they leave, and files that are read and written for a session.
+#[derive(Clone)]
+pub struct ToolCalls {
+    pub(crate) store: Arc<Store>,
+    pub(crate) id_generator: Arc<IdGenerator>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) captures: BudgetedCapture,
+    pub(crate) read_stamps: Arc<ReadStamps>,
+    pub(crate) lock_folder: PathBuf,
+}
+
+impl ToolCalls {
+    pub(crate) fn new(
+        store: &Arc<Store>,
+        ids: &Arc<IdGenerator>,
+        captures: &Captures,
+        data: &Path,
+    ) -> Self {
+        Self {
+            store: store.clone(),
+            id_generator: ids.clone(),
+            snapshots: captures.snapshots.clone(),
+            captures: captures.budgeted.clone(),
+            read_stamps: Arc::new(ReadStamps::new(data)),
+            lock_folder: data.join("lock").join("file"),
+        }
+    }
+
     /// Announces the paths a tool is about to write; they are captured before this returns (R6).
     ///
     /// # Errors
     ///
     /// The capture or the ledger failed: then the tool must not write.
-    pub fn open_named_call(
+    pub fn open_named(
         &self,
         ctx: &Context,
         turn: &Turn,
@@ -70,7 +102,7 @@ impl Engine {
         paths: &[PathBuf],
     ) -> Result<TrackedCall> {
         let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-        let SnapshotAccess::Available(vault) = self.snapshot_access(&session, ctx.now)? else {
+        let SnapshotAccess::Available(vault) = self.snapshots.access(&session, ctx.now)? else {
             return self.record_open_call(
                 ctx,
                 turn,
@@ -93,7 +125,7 @@ impl Engine {
         let (others, outside) = self.group_paths_by_root(ctx, &session, elsewhere)?;
         let open = |vault: Arc<SnapshotHandle>, paths: BTreeSet<RelPath>| {
             let group = session_pin_group(&turn.session);
-            let before = self.capture_by_policy(ctx, &vault, &group, Some(&paths))?;
+            let before = self.captures.capture_by_policy(ctx, &vault, &group, Some(&paths))?;
             self.record_open_call(ctx, turn, part, &session, Some(vault), Some(paths), before)
         };
         let call = open(vault, inside)?;
@@ -117,7 +149,7 @@ impl Engine {
             .map(|project| std::iter::once(project.worktree).chain(project.sandboxes).collect())
             .unwrap_or_default();
         for path in paths {
-            match self.locate_in_other_roots(session, &roots, &path, ctx.now)? {
+            match self.snapshots.locate_in_other_roots(session, &roots, &path, ctx.now)? {
                 Some((vault, PathLocation::Inside { path, also })) => {
                     let root = vault.location().root.clone();
                     let (_, paths) = found.entry(root).or_insert((vault, BTreeSet::new()));
@@ -133,18 +165,18 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// As [`Engine::open_named_call`].
-    pub fn open_window_call(
+    /// As [`Self::open_named`].
+    pub fn open_window(
         &self,
         ctx: &Context,
         turn: &Turn,
         part: Option<&PartId>,
     ) -> Result<TrackedCall> {
         let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-        let (vault, before) = match self.snapshot_access(&session, ctx.now)? {
+        let (vault, before) = match self.snapshots.access(&session, ctx.now)? {
             SnapshotAccess::Available(vault) => {
                 let group = session_pin_group(&turn.session);
-                let before = self.capture_by_policy(ctx, &vault, &group, None)?;
+                let before = self.captures.capture_by_policy(ctx, &vault, &group, None)?;
                 (Some(vault), before)
             }
             SnapshotAccess::Refused(_) => (None, None),
@@ -200,5 +232,81 @@ impl Engine {
         let open = self.store.read(ctx, |r| r.change_sets().list_open(None))?;
         let of_parent = open.into_iter().rev().find(|row| row.set.session == *parent);
         Ok(of_parent.map(|row| row.set.id))
+    }
+
+    /// Writes down what a call changed.
+    ///
+    /// # Errors
+    ///
+    /// The capture or the ledger failed; the change set stays open and recovery closes it.
+    pub fn close(&self, ctx: &Context, turn: &Turn, call: &TrackedCall) -> Result<ClosedCall> {
+        let evidence = match call.named {
+            Some(_) => Evidence::Named,
+            None => Evidence::Window,
+        };
+        let mut unseen = 0;
+        let (after, changes) = match (&call.snapshots, &call.before) {
+            (Some(vault), Some(before)) => {
+                let (group, named) = (session_pin_group(&turn.session), call.named.as_ref());
+                match self.captures.try_capture(ctx, vault, &group, named)? {
+                    Some(after) => {
+                        let changes = compare_captures(vault, before, &after.capture)?;
+                        (Some(after.capture.id.to_string()), changes)
+                    }
+                    None => {
+                        unseen = usize::from(named.is_none());
+                        (None, unknown_changes(named.into_iter().flatten()))
+                    }
+                }
+            }
+            (Some(_), None) => {
+                unseen = usize::from(call.named.is_none());
+                (None, unknown_changes(call.named.iter().flatten()))
+            }
+            (None, _) => (None, Vec::new()),
+        };
+        let uncovered = changes.iter().filter(|change| !change.is_covered()).count();
+        let close = CloseChangeSet {
+            id: call.id.clone(),
+            evidence,
+            after,
+            changes: changes.clone(),
+            not_covered: (uncovered + unseen + call.outside.len()) as u64,
+            git: call
+                .snapshots
+                .as_ref()
+                .and_then(|vault| read_git_position(Path::new(&vault.location().root))),
+        };
+        let name = turn.session.clone();
+        let not_covered = close.not_covered;
+        self.store
+            .write(&turn.context(ctx), move |tx| tx.change_sets().close(&name, &close))
+            .wait()?;
+        let settled = ctx.without_expected_seq();
+        let beside = call.other_roots.iter().map(|call| self.close(&settled, turn, call));
+        let beside = beside.collect::<Result<_>>()?;
+        Ok(ClosedCall { id: call.id.clone(), changes, not_covered, other_roots: beside })
+    }
+
+    pub(crate) fn reopen(&self, ctx: &Context, row: ChangeSetRow) -> Result<TrackedCall> {
+        let (mut vault, mut capture) = (None, None);
+        if let Some(before) = &row.before {
+            let found = self.snapshots.of_root(&row.set.root, ctx.now)?;
+            capture = Some(found.find_capture(before)?);
+            vault = Some(found);
+        }
+        let named = match row.set.evidence {
+            Evidence::Named => Some(row.named.into_iter().collect()),
+            Evidence::Window | Evidence::Recovered => None,
+        };
+        let (outside, beside) = (Vec::new(), Vec::new());
+        Ok(TrackedCall {
+            id: row.set.id,
+            outside,
+            other_roots: beside,
+            snapshots: vault,
+            before: capture,
+            named,
+        })
     }
 }

@@ -1,0 +1,43 @@
+//! The captures of one engine: what every service that captures files shares.
+
+use std::sync::Arc;
+
+use turnstone_store::Store;
+
+use crate::captures::budgeted_capture::BudgetedCapture;
+use crate::captures::eviction::Eviction;
+use crate::captures::operation_guard::CapturePins;
+use crate::captures::snapshot_handles::SnapshotHandles;
+use crate::id_generator::IdGenerator;
+use crate::settings::OverBudgetPolicy;
+
+/// Open stores, pins, eviction and captures within the budget.
+pub(crate) struct Captures {
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) pins: CapturePins,
+    pub(crate) eviction: Eviction,
+    pub(crate) budgeted: BudgetedCapture,
+}
+
+impl Captures {
+    pub(crate) fn new(
+        store: &Arc<Store>,
+        ids: &Arc<IdGenerator>,
+        snapshots: SnapshotHandles,
+        over_budget_policy: OverBudgetPolicy,
+        retention_millis: i64,
+    ) -> Self {
+        let snapshots = Arc::new(snapshots);
+        let pins =
+            CapturePins { store: store.clone(), snapshots: snapshots.clone(), retention_millis };
+        let eviction = Eviction {
+            store: store.clone(),
+            id_generator: ids.clone(),
+            snapshots: snapshots.clone(),
+            pins: pins.clone(),
+        };
+        let budgeted =
+            BudgetedCapture { eviction: eviction.clone(), pins: pins.clone(), over_budget_policy };
+        Self { snapshots, pins, eviction, budgeted }
+    }
+}

@@ -1,0 +1,303 @@
+//! What the calls of a session changed: the change sets of its turns, shown as differences, and the
+//! summary that is stored with the session. Nothing a person or another session did is in it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::Number;
+use turnstone_core::change::{ChangeClaim, ChangeRoot, Evidence, find_own_paths};
+use turnstone_core::id::{ChangeId, SessionId, TurnId};
+use turnstone_core::model::{ChangeSummary, SessionFileDiff};
+use turnstone_core::operation::{SessionHead, UndoneChangeSet};
+use turnstone_core::rel_path::RelPath;
+use turnstone_core::time::LogCursor;
+use turnstone_snapshot::{PathChange, PathDiff};
+use turnstone_store::{ChangeSetRow, Context, Store, TurnRow};
+
+use crate::captures::image_conversion::{reason_code, to_path_image};
+use crate::captures::snapshot_handles::SnapshotHandles;
+use crate::error::Result;
+use crate::history::diff::{DiffFormat, SessionDiff};
+use crate::history::diff_event_size::{can_fit_event, trim_to_event};
+use crate::history::patch_text::join_file_steps;
+use crate::history::timeline::Timeline;
+use crate::history::undo::{
+    ObservedChange, PathHistory, SelectedChangeSet, is_within_turn, list_descendants, to_claim,
+};
+
+/// The way of every path, root by root.
+type PathHistories = BTreeMap<ChangeRoot, BTreeMap<RelPath, PathHistory>>;
+
+/// What is said of the changes of a session.
+pub(crate) enum ChangeSummaryUpdate {
+    /// It has changed nothing: what was said stays.
+    Unchanged,
+    /// These are the figures.
+    Counts(ChangeSummary),
+    /// The captures cannot be read: nothing can be said.
+    Unknown,
+}
+
+impl ChangeSummaryUpdate {
+    /// Writes it into the session's row, if it is something else; clients hear of that.
+    pub(crate) fn write(
+        &self,
+        tx: &turnstone_store::Tx<'_>,
+        session: &SessionId,
+    ) -> turnstone_store::Result<()> {
+        let stated = match self {
+            Self::Unchanged => return Ok(()),
+            Self::Counts(summary) => Some(summary.clone()),
+            Self::Unknown => None,
+        };
+        let now = Number::from(tx.now().0);
+        tx.sessions().update(session, |session| {
+            if session.summary != stated {
+                (session.summary, session.time.updated) = (stated, now);
+            }
+            Ok(())
+        })?;
+        Ok(())
+    }
+}
+
+/// What the calls of a session changed, and the summary that is stored with it.
+#[derive(Clone)]
+pub(crate) struct SessionChanges {
+    pub(crate) store: Arc<Store>,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
+}
+
+impl SessionChanges {
+    /// What the turns behind a head changed, as clients are shown it after a revert: whether a file
+    /// could follow or not. Nothing if it cannot be told, or is too much for one event.
+    pub(crate) fn diff_after_head(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        head: &SessionHead,
+    ) -> Result<Option<Vec<SessionFileDiff>>> {
+        let line = self.store.read(ctx, |r| Timeline::read(r, session))?;
+        let there = line.position_of(Some(head));
+        let mut changes = self.of_session(ctx, session, &line)?;
+        changes.retain(|held| {
+            line.change_set_position(session, &held.turn, &held.row).is_some_and(|at| at >= there)
+        });
+        if !can_fit_event(changes.iter().map(|held| held.row.set.changes.len()).sum()) {
+            return Ok(None);
+        }
+        let whole = |_: &SelectedChangeSet, _: &RelPath| (true, false);
+        let found = self.diff(ctx, session, DiffFormat::JsDiff, &changes, whole);
+        Ok(found.ok().and_then(|found| trim_to_event(found.files)))
+    }
+
+    pub(crate) fn of_session(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &Timeline,
+    ) -> Result<Vec<SelectedChangeSet>> {
+        let turns: Vec<&TurnRow> = line.turns.iter().collect();
+        self.of_turns(ctx, session, &turns)
+    }
+
+    /// What is to be said of the changes of a session when a turn of it ends.
+    pub(crate) fn summarize_at_turn_end(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turn: &TurnId,
+    ) -> Result<ChangeSummaryUpdate> {
+        let touched = self.store.read(ctx, |r| {
+            Ok(!r.change_sets().of_turn(session, turn)?.is_empty()
+                || !r.sessions().children(session)?.is_empty())
+        })?;
+        match touched {
+            true => self.summarize(ctx, session, &[]),
+            false => Ok(ChangeSummaryUpdate::Unchanged),
+        }
+    }
+
+    /// What is to be said of the changes of a session once `taken` is taken back as well.
+    ///
+    /// A session that changed nothing keeps what is said of it; what cannot be told is not guessed.
+    pub(crate) fn summarize(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        taken: &[UndoneChangeSet],
+    ) -> Result<ChangeSummaryUpdate> {
+        let line = self.store.read(ctx, |r| Timeline::read(r, session))?;
+        let mut changes = self.of_session(ctx, session, &line)?;
+        if changes.is_empty() {
+            return Ok(ChangeSummaryUpdate::Unchanged);
+        }
+        for held in &mut changes {
+            if let Some(then) = taken.iter().find(|it| it.change == held.row.set.id) {
+                held.undone = then.extent.clone();
+            }
+        }
+        let stands =
+            |held: &SelectedChangeSet, path: &RelPath| (true, held.undone.contains_path(path));
+        let told = self.diff(ctx, session, DiffFormat::CountsOnly, &changes, stands);
+        Ok(told.map_or(ChangeSummaryUpdate::Unknown, |found| {
+            ChangeSummaryUpdate::Counts(found.summary())
+        }))
+    }
+
+    /// Writes down what is to be said of the changes of a session, if that is something else.
+    pub(crate) fn update_summary(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        let (stated, name) = (self.summarize(ctx, session, &[])?, session.clone());
+        let restate = move |tx: &turnstone_store::Tx<'_>| stated.write(tx, &name);
+        Ok(self.store.write(ctx, restate).wait()?)
+    }
+
+    /// Shows the changes whose state differs: `taken` says whether a path of a change set was taken
+    /// back at the one end and at the other.
+    pub(crate) fn diff(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        form: DiffFormat,
+        changes: &[SelectedChangeSet],
+        taken: impl Fn(&SelectedChangeSet, &RelPath) -> (bool, bool),
+    ) -> Result<SessionDiff> {
+        let own = self.find_own_paths(ctx, changes)?;
+        let (mut found, mut courses) = (SessionDiff::default(), PathHistories::new());
+        for held in changes {
+            let set = &held.row.set;
+            for change in &set.changes {
+                let (before, after) = taken(held, &change.path);
+                let is_own = own.get(&set.id).is_none_or(|paths| paths.contains(&change.path));
+                if before == after || !is_own {
+                    continue;
+                }
+                if !change.is_covered() {
+                    let why = "not covered".to_owned();
+                    found.not_covered.push((set.root.clone(), change.path.clone(), why));
+                    continue;
+                }
+                let paths = courses.entry(set.root.clone()).or_default();
+                let course = paths.entry(change.path.clone()).or_default();
+                let way = if after { &mut course.back } else { &mut course.forth };
+                way.push(ObservedChange::new(&held.row, change));
+            }
+        }
+        let home = self.store.read(ctx, |r| r.sessions().get(session))?.directory;
+        for (root, paths) in courses {
+            self.append_file_diffs(ctx, (&root, &home), form, &paths, &mut found)?;
+        }
+        Ok(found)
+    }
+
+    /// What each window may claim as its own; named writes are not in it: they need no proof.
+    fn find_own_paths(
+        &self,
+        ctx: &Context,
+        changes: &[SelectedChangeSet],
+    ) -> Result<BTreeMap<ChangeId, BTreeSet<RelPath>>> {
+        let mut by_store: BTreeMap<&str, Vec<&ChangeSetRow>> = BTreeMap::new();
+        let windows = changes.iter().filter(|held| held.row.set.evidence != Evidence::Named);
+        for held in windows {
+            by_store.entry(&held.row.set.root.store).or_default().push(&held.row);
+        }
+        let mut own = BTreeMap::new();
+        for (store, rows) in by_store {
+            let (_, claims) = self.list_claims(ctx, store, &rows)?;
+            for row in rows {
+                own.insert(row.set.id.clone(), find_own_paths(&row.set.id, &claims));
+            }
+        }
+        Ok(own)
+    }
+
+    fn append_file_diffs(
+        &self,
+        ctx: &Context,
+        (root, home): (&ChangeRoot, &str),
+        form: DiffFormat,
+        paths: &BTreeMap<RelPath, PathHistory>,
+        found: &mut SessionDiff,
+    ) -> Result<()> {
+        let vault = self.snapshots.of_root(root, ctx.now)?;
+        let mut changes = Vec::new();
+        for (path, course) in paths {
+            changes.extend(course.three_way_steps().iter().map(|link| PathChange {
+                path: path.clone(),
+                before: to_path_image(&link.base),
+                after: to_path_image(&link.target),
+            }));
+        }
+        let diff = vault.diff_changes(&changes, &form.options())?;
+        let missing = diff.not_covered.into_iter();
+        found
+            .not_covered
+            .extend(missing.map(|(path, reason)| (root.clone(), path, reason_code(reason))));
+        // The root holds the session's directory: its paths are short.
+        let is_home = Path::new(home).starts_with(&root.path);
+        let name = |path: &RelPath| match is_home {
+            true => path.to_string(),
+            false => Path::new(&root.path).join(path.to_string()).to_string_lossy().into_owned(),
+        };
+        let mut files: BTreeMap<RelPath, Vec<PathDiff>> = BTreeMap::new();
+        for file in diff.files {
+            files.entry(file.path.clone()).or_default().push(file);
+        }
+        found
+            .files
+            .extend(files.iter().map(|(path, steps)| join_file_steps(&name(path), form, steps)));
+        Ok(())
+    }
+
+    /// Everybody who changed something on a root while some change sets were open.
+    ///
+    /// A copy of a change set in a fork claims nothing of its own: it is the same one.
+    pub(crate) fn list_claims(
+        &self,
+        ctx: &Context,
+        store: &str,
+        rows: &[&ChangeSetRow],
+    ) -> Result<(Vec<ChangeSetRow>, Vec<ChangeClaim>)> {
+        let from = rows.iter().map(|row| row.span().0).min().unwrap_or(LogCursor(0));
+        let to = rows.iter().filter_map(|row| row.span().1).max().unwrap_or(from);
+        let mut all = self.store.read(ctx, |r| r.change_sets().between(store, from, to))?;
+        all.retain(|row| row.copied.is_none());
+        let known: BTreeSet<ChangeId> = all.iter().map(|row| row.set.id.clone()).collect();
+        let copies = rows.iter().filter(|row| !known.contains(&row.set.id));
+        all.extend(copies.map(|row| (*row).clone()));
+        let claims = all.iter().filter_map(to_claim).collect();
+        Ok((all, claims))
+    }
+
+    /// The change sets of turns, and of the sessions that were begun while they ran; each is
+    /// wanted as it is.
+    pub(crate) fn of_turns(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+    ) -> Result<Vec<SelectedChangeSet>> {
+        let held = self.store.read(ctx, |r| {
+            let mut rows = Vec::new();
+            for turn in turns {
+                let own = r.change_sets().of_turn(session, &turn.id)?;
+                rows.extend(own.into_iter().map(|row| (turn.id.clone(), row)));
+            }
+            for child in list_descendants(r, session)? {
+                for row in r.change_sets().list(&child)? {
+                    let around = turns.iter().find(|turn| is_within_turn(turn, &row));
+                    rows.extend(around.map(|turn| (turn.id.clone(), row)));
+                }
+            }
+            rows.retain(|(_, row)| row.closed.is_some());
+            rows.sort_by_key(|(_, row)| row.closed);
+            let held = |(turn, row): (TurnId, ChangeSetRow)| {
+                let taken = r.change_sets().undone_extent(&row.set.id)?;
+                Ok(SelectedChangeSet { wanted: taken.clone(), undone: taken, turn, row })
+            };
+            rows.into_iter().map(held).collect::<turnstone_store::Result<Vec<_>>>()
+        })?;
+        Ok(held)
+    }
+}

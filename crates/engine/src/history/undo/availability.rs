@@ -1,0 +1,93 @@
+//! Whether what an operation needs is still there: not expired, and not forgotten.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use turnstone_core::change::FileImage;
+use turnstone_core::id::{OperationId, SessionId, TurnId};
+use turnstone_core::time::EpochMillis;
+use turnstone_snapshot::{Oid, Tombstones};
+use turnstone_store::{Context, Store};
+
+use super::selection::SelectedChangeSet;
+use crate::error::{EngineError, Result};
+
+/// Why nothing is known of a path.
+const FORGOTTEN_REASON: &str = "forgotten";
+
+/// Refuses what needs a turn whose undo has expired; nothing is taken half.
+pub(super) fn ensure_not_expired(
+    store: &Store,
+    ctx: &Context,
+    changes: &[SelectedChangeSet],
+) -> Result<()> {
+    let mut known: BTreeMap<SessionId, BTreeMap<TurnId, EpochMillis>> = BTreeMap::new();
+    for held in changes.iter().filter(|held| held.undone != held.wanted) {
+        let set = &held.row.set;
+        let expired = match known.get(&set.session) {
+            Some(expired) => expired,
+            None => {
+                let expired = store.read(ctx, |r| r.expiry().expired_turns(&set.session))?;
+                known.entry(set.session.clone()).or_insert(expired)
+            }
+        };
+        if let Some(at) = expired.get(&set.turn) {
+            // To whoever asks, it is the turn of the session they asked about.
+            let (session, turn) = (set.session.clone(), set.turn.clone());
+            return Err(EngineError::UndoExpired { session, turn, at: *at });
+        }
+    }
+    Ok(())
+}
+
+/// Refuses what needs a guard that has expired.
+pub(super) fn ensure_guards_present(
+    store: &Store,
+    ctx: &Context,
+    session: &SessionId,
+    needed: &BTreeSet<OperationId>,
+) -> Result<()> {
+    if needed.is_empty() {
+        return Ok(());
+    }
+    let expired = store.read(ctx, |r| r.expiry().expired_guards(session))?;
+    match needed.iter().find_map(|id| expired.get_key_value(id)) {
+        Some((operation, at)) => {
+            Err(EngineError::GuardExpired { operation: operation.clone(), at: *at })
+        }
+        None => Ok(()),
+    }
+}
+
+/// Sides of changes whose bytes were forgotten are not covered: never an empty file.
+pub(super) fn mask_forgotten(store_folder: &Path, changes: &mut [SelectedChangeSet]) -> Result<()> {
+    let mut known: BTreeMap<String, Tombstones> = BTreeMap::new();
+    for held in changes {
+        let set = &mut held.row.set;
+        let tombs = match known.get(&set.root.store) {
+            Some(tombs) => tombs,
+            None => {
+                let folder = store_folder.join(&set.root.store);
+                let tombs = Tombstones::read(&folder)?;
+                known.entry(set.root.store.clone()).or_insert(tombs)
+            }
+        };
+        for change in &mut set.changes {
+            let is_gone = |image: &FileImage| match image {
+                FileImage::Present { blob, .. } => blob
+                    .parse::<Oid>()
+                    .is_ok_and(|blob| tombs.versions.contains(&(change.path.clone(), blob))),
+                FileImage::Absent | FileImage::Uncovered { .. } => false,
+            };
+            let (before, after) = (is_gone(&change.before), is_gone(&change.after));
+            let veil = || FileImage::Uncovered { reason: FORGOTTEN_REASON.to_owned() };
+            if before {
+                change.before = veil();
+            }
+            if after {
+                change.after = veil();
+            }
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,56 @@
+//! How an engine is opened.
+
+use std::path::{Path, PathBuf};
+
+use turnstone_process::GitEnvironment;
+use turnstone_snapshot::SnapshotOptions;
+
+use crate::permissions::RuleSettings;
+
+/// How long captures nobody needs are usually kept (R41).
+const DEFAULT_RETENTION_MILLIS: i64 = 7 * 24 * 3_600_000;
+
+/// What becomes of a call when there is no room for what its undo needs (R13).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum OverBudgetPolicy {
+    /// It is refused.
+    #[default]
+    RefuseCall,
+    /// It runs, and can never be taken back.
+    RunUncovered,
+}
+
+/// How an engine is opened.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// The data directory.
+    pub data: PathBuf,
+    /// Where sockets go; none: a folder of the data directory.
+    pub runtime: Option<PathBuf>,
+    /// How worktrees are captured.
+    pub snapshot_options: SnapshotOptions,
+    /// What `git` is told of its surroundings.
+    pub git: GitEnvironment,
+    /// What tools may do, as far as it is not stored.
+    pub rules: RuleSettings,
+    /// What goes first when space is short: undo, or the call.
+    pub over_budget_policy: OverBudgetPolicy,
+    /// How long captures that nobody needs are kept, in milliseconds (R41).
+    pub retention_millis: i64,
+}
+
+impl EngineSettings {
+    /// The usual settings for a data directory.
+    #[must_use]
+    pub fn new(data: &Path) -> Self {
+        Self {
+            data: data.to_owned(),
+            runtime: None,
+            snapshot_options: SnapshotOptions::default(),
+            git: GitEnvironment::default(),
+            rules: RuleSettings::default(),
+            over_budget_policy: OverBudgetPolicy::default(),
+            retention_millis: DEFAULT_RETENTION_MILLIS,
+        }
+    }
+}

@@ -1,0 +1,35 @@
+//! Closing: what a call changed, by comparing bytes, written down for ever.
+
+use turnstone_core::change::FileChange;
+use turnstone_core::id::ChangeId;
+use turnstone_snapshot::{Capture, PathChange, SnapshotHandle};
+
+use crate::captures::image_conversion::to_file_image;
+use crate::error::Result;
+
+/// What a call did to files.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClosedCall {
+    /// Its change set.
+    pub id: ChangeId,
+    /// What changed, sorted by path; a change with an unknown side is in it too (R1).
+    pub changes: Vec<FileChange>,
+    /// How many of them, and of the paths outside, can never be taken back.
+    pub not_covered: u64,
+    /// What it did in other roots of the project (R39).
+    pub other_roots: Vec<ClosedCall>,
+}
+
+/// What differs between two captures, in the words of change sets.
+pub(crate) fn compare_captures(
+    vault: &SnapshotHandle,
+    before: &Capture,
+    after: &Capture,
+) -> Result<Vec<FileChange>> {
+    let change = |PathChange { path, before, after }| FileChange {
+        path,
+        before: to_file_image(&before),
+        after: to_file_image(&after),
+    };
+    Ok(vault.list_changes(before, after)?.into_iter().map(change).collect())
+}
