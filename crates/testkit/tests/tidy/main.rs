@@ -7,6 +7,7 @@
 mod advisories;
 mod banned_code;
 mod ci_gates;
+mod code_walks;
 mod constant_sql;
 mod crate_graph;
 mod finding;
