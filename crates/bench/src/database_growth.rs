@@ -50,7 +50,8 @@ fn bytes_per_turn(steps: usize, keep: StoredParts) -> Fallible<i64> {
     let dir = tempfile::tempdir()?;
     let store = sample_data::create_filled_store(dir.path(), 1)?;
     let ctx = sample_data::context()?;
-    let lease = store.acquire_lease(&ctx, &sample_data::session_id(0)?, LeaseTakeover::IfDead)?;
+    let lease =
+        store.leases().acquire(&ctx, &sample_data::session_id(0)?, LeaseTakeover::IfDead)?;
     let ctx = ctx.with_lease(&lease);
     let before = used_bytes(&store, &ctx)?;
     for turn in 0..TURNS {
@@ -60,7 +61,7 @@ fn bytes_per_turn(steps: usize, keep: StoredParts) -> Fallible<i64> {
 }
 
 fn used_bytes(store: &Store, ctx: &Context) -> Fallible<i64> {
-    let sizes = store.measure_sizes(ctx, 0)?;
+    let sizes = store.maintenance().measure_sizes(ctx, 0)?;
     let used = sizes.log + sizes.text + sizes.blobs + sizes.projections + sizes.other;
     Ok(i64::try_from(used)?)
 }

@@ -4,6 +4,7 @@
 //! and the arithmetic of context. Everything here is a pure function of its arguments: `now` and
 //! random bytes come from the caller; nothing reads a clock, a file, the environment or a network.
 
+pub mod call_context;
 pub mod change;
 pub mod context;
 pub mod event;

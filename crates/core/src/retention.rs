@@ -103,11 +103,11 @@ struct SegmentState {
 /// Holds one small entry per entity of the present segment, however long the segment is. What it
 /// answers stays true whatever follows; begin anew behind any boundary.
 #[derive(Clone, Debug, Default)]
-pub struct RetentionFilter {
+pub struct EventRetention {
     entities: HashMap<(EntityClass, i64), SegmentState>,
 }
 
-impl RetentionFilter {
+impl EventRetention {
     /// Begins at the start of a stream, or behind a boundary.
     #[must_use]
     pub fn new() -> Self {
@@ -162,7 +162,7 @@ mod tests {
     }
 
     fn run(events: &[RetentionEvent]) -> BTreeSet<i64> {
-        let mut retention = RetentionFilter::new();
+        let mut retention = EventRetention::new();
         events.iter().flat_map(|event| retention.push(event)).collect()
     }
 

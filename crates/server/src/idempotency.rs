@@ -109,9 +109,8 @@ async fn handle_keyed(
         app.in_flight().idempotent_requests.lock_for(&format!("{}\t{key}", ctx.actor.as_str()));
     let _alone = claim.lock().await;
     let looked = ctx.clone();
-    let IdempotencyRecord { first_event: began, answer } = app
-        .run_blocking(move |app| Ok(app.engine().store().find_idempotency_record(&looked)?))
-        .await?;
+    let IdempotencyRecord { first_event: began, answer } =
+        app.run_blocking(move |app| Ok(app.engine().store().idempotency().find(&looked)?)).await?;
     if let Some(answer) = answer {
         return replay_response(&answer, &asked);
     }

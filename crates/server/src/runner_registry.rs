@@ -327,7 +327,7 @@ impl AppState {
         })?;
         let mut resumable = Vec::new();
         for id in answered {
-            if !store.is_leased(ctx, &id)? {
+            if !store.leases().is_held(ctx, &id)? {
                 resumable.push(id);
             }
         }

@@ -150,12 +150,12 @@ impl<'s> Worker<'s> {
     }
 
     fn run(&mut self, count: u64) -> Fallible {
-        let lease = match self.store.acquire_lease(&self.ctx, &self.session, LeaseTakeover::IfDead)
-        {
-            // Another process works on this session: that is its right.
-            Err(StoreError::Busy(_)) => return Ok(()),
-            other => other?,
-        };
+        let lease =
+            match self.store.leases().acquire(&self.ctx, &self.session, LeaseTakeover::IfDead) {
+                // Another process works on this session: that is its right.
+                Err(StoreError::Busy(_)) => return Ok(()),
+                other => other?,
+            };
         self.ctx = self.ctx.clone().with_lease(&lease);
         self.resume()?;
         for _ in 0..count {
@@ -276,7 +276,7 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
         "id": session, "slug": "s", "projectID": "p1", "directory": "/home/ada/p",
         "title": "held", "version": "1", "time": {"created": 1, "updated": 1}}))?;
     store.write(&worker.ctx, move |tx| tx.sessions().create(&made)).wait()?;
-    let lease = store.acquire_lease(&worker.ctx, session, LeaseTakeover::IfDead)?;
+    let lease = store.leases().acquire(&worker.ctx, session, LeaseTakeover::IfDead)?;
     worker.ctx = worker.ctx.clone().with_lease(&lease);
     let message = worker
         .message(json!({"role": "user", "time": {"created": 1}, "agent": "build",
@@ -322,6 +322,6 @@ fn bulk(store: &Store) -> Fallible {
         store.delete_session(&ctx, &row.session.id)?;
         say(&format!("deleted {}", row.session.id))?;
     }
-    while !store.purge_deleted(&ctx, 1)? {}
+    while !store.maintenance().purge_deleted(&ctx, 1)? {}
     say("purged")
 }

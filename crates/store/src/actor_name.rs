@@ -3,7 +3,7 @@
 //! Events name an actor by its number. The name behind it is that of a user, or that of a user and a
 //! program with a line break between them, which neither of them can have.
 
-use crate::context::Actor;
+use turnstone_core::call_context::Actor;
 
 /// Characters of a program's name that are kept.
 const MAX_CLIENT_CHARS: usize = 256;

@@ -3,10 +3,10 @@
 use std::path::{Path, PathBuf};
 
 use rusqlite::{Connection, OpenFlags};
+use turnstone_core::call_context::Context;
 
 use crate::blob::{BlobDir, BlobHash};
 use crate::connection;
-use crate::context::Context;
 use crate::data_layout::{DataLayout, create_private_dir, sync_dir};
 use crate::error::{Result, StoreError, classify_sqlite_error};
 use crate::store::Store;
@@ -31,86 +31,75 @@ pub struct BackupReport {
     pub missing: Vec<String>,
 }
 
-impl Store {
-    /// Copies the store, as it is at one moment, into the new data directory `target`.
-    ///
-    /// Others may read and write meanwhile. The copy is checked; `target` appears whole or not at
-    /// all, and it must not exist or be empty.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Invalid`] if there is something at `target`, [`StoreError::Corrupt`] if the
-    /// copy does not pass its check.
-    pub fn backup(&self, ctx: &Context, target: &Path) -> Result<BackupReport> {
-        let taken =
-            target.exists() && (!target.is_dir() || fs_err::read_dir(target)?.next().is_some());
-        if taken {
-            return Err(StoreError::Invalid(format!("{} exists already", target.display())));
-        }
-        let parent = match target.parent() {
-            Some(parent) if !parent.as_os_str().is_empty() => parent,
-            _ => Path::new("."),
-        };
-        fs_err::create_dir_all(parent)?;
-        let temp = tempfile::Builder::new().prefix(".backup-").tempdir_in(parent)?;
-        let layout = DataLayout::new(temp.path());
-        create_private_dir(temp.path())?;
-        create_private_dir(&layout.blobs())?;
-        let mut report = self.copy_store_to(ctx, &layout)?;
-        for _ in 1..ATTEMPTS {
-            if report.missing.is_empty() {
-                break;
-            }
-            fs_err::remove_file(layout.database())?;
-            report = self.copy_store_to(ctx, &layout)?;
-        }
-        sync_dir(&layout.blobs())?;
-        sync_dir(temp.path())?;
-        fs_err::rename(temp.keep(), target)?;
-        sync_dir(parent)?;
-        report.path = target.to_path_buf();
-        Ok(report)
+/// See [`DatabaseMaintenance::back_up`](crate::DatabaseMaintenance::back_up).
+pub(crate) fn back_up(store: &Store, ctx: &Context, target: &Path) -> Result<BackupReport> {
+    let taken = target.exists() && (!target.is_dir() || fs_err::read_dir(target)?.next().is_some());
+    if taken {
+        return Err(StoreError::Invalid(format!("{} exists already", target.display())));
     }
+    let parent = match target.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent,
+        _ => Path::new("."),
+    };
+    fs_err::create_dir_all(parent)?;
+    let temp = tempfile::Builder::new().prefix(".backup-").tempdir_in(parent)?;
+    let layout = DataLayout::new(temp.path());
+    create_private_dir(temp.path())?;
+    create_private_dir(&layout.blobs())?;
+    let mut report = copy_store_to(store, ctx, &layout)?;
+    for _ in 1..ATTEMPTS {
+        if report.missing.is_empty() {
+            break;
+        }
+        fs_err::remove_file(layout.database())?;
+        report = copy_store_to(store, ctx, &layout)?;
+    }
+    sync_dir(&layout.blobs())?;
+    sync_dir(temp.path())?;
+    fs_err::rename(temp.keep(), target)?;
+    sync_dir(parent)?;
+    report.path = target.to_path_buf();
+    Ok(report)
+}
 
-    fn copy_store_to(&self, ctx: &Context, layout: &DataLayout) -> Result<BackupReport> {
-        let file = layout.database();
-        // Reading something pins the moment for all the steps of the copy.
-        let events: i64 = self.read(ctx, |r| {
-            let events = r.conn.query_row("SELECT count(*) FROM event", [], |row| row.get(0))?;
-            write_database_copy(r.conn, &file)?;
-            Ok(events)
-        })?;
-        let copy = connection::open_read_only(&file)?;
-        let found: i64 = copy.query_row("SELECT count(*) FROM event", [], |row| row.get(0))?;
-        if found != events {
-            let reason = format!("it has {found} events instead of {events}");
-            return Err(StoreError::Corrupt { file, reason });
-        }
-        let mut report = BackupReport {
-            path: PathBuf::new(),
-            bytes: fs_err::metadata(&file)?.len(),
-            events: u64::try_from(events).unwrap_or(0),
-            values: 0,
-            value_bytes: 0,
-            missing: Vec::new(),
-        };
-        let target = BlobDir::new(layout.blobs());
-        let mut statement = copy.prepare("SELECT hash, size FROM blob WHERE data IS NULL")?;
-        let mut rows = statement.query([])?;
-        while let Some(row) = rows.next()? {
-            let (hash, size): (Vec<u8>, i64) = (row.get(0)?, row.get(1)?);
-            let Ok(hash) = <[u8; 32]>::try_from(hash).map(BlobHash) else { continue };
-            match self.blobs().read_file(&hash, u64::try_from(size).unwrap_or(0)) {
-                Ok(bytes) if BlobHash::of(&bytes) == hash => {
-                    target.write_file(&hash, &bytes)?;
-                    report.values += 1;
-                    report.value_bytes += bytes.len() as u64;
-                }
-                _ => report.missing.push(hash.hex()),
-            }
-        }
-        Ok(report)
+fn copy_store_to(store: &Store, ctx: &Context, layout: &DataLayout) -> Result<BackupReport> {
+    let file = layout.database();
+    // Reading something pins the moment for all the steps of the copy.
+    let events: i64 = store.read(ctx, |r| {
+        let events = r.conn.query_row("SELECT count(*) FROM event", [], |row| row.get(0))?;
+        write_database_copy(r.conn, &file)?;
+        Ok(events)
+    })?;
+    let copy = connection::open_read_only(&file)?;
+    let found: i64 = copy.query_row("SELECT count(*) FROM event", [], |row| row.get(0))?;
+    if found != events {
+        let reason = format!("it has {found} events instead of {events}");
+        return Err(StoreError::Corrupt { file, reason });
     }
+    let mut report = BackupReport {
+        path: PathBuf::new(),
+        bytes: fs_err::metadata(&file)?.len(),
+        events: u64::try_from(events).unwrap_or(0),
+        values: 0,
+        value_bytes: 0,
+        missing: Vec::new(),
+    };
+    let target = BlobDir::new(layout.blobs());
+    let mut statement = copy.prepare("SELECT hash, size FROM blob WHERE data IS NULL")?;
+    let mut rows = statement.query([])?;
+    while let Some(row) = rows.next()? {
+        let (hash, size): (Vec<u8>, i64) = (row.get(0)?, row.get(1)?);
+        let Ok(hash) = <[u8; 32]>::try_from(hash).map(BlobHash) else { continue };
+        match store.blobs().read_file(&hash, u64::try_from(size).unwrap_or(0)) {
+            Ok(bytes) if BlobHash::of(&bytes) == hash => {
+                target.write_file(&hash, &bytes)?;
+                report.values += 1;
+                report.value_bytes += bytes.len() as u64;
+            }
+            _ => report.missing.push(hash.hex()),
+        }
+    }
+    Ok(report)
 }
 
 /// Copies the whole database to `target`, which must not exist, and proves that the copy is sound.

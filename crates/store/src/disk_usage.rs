@@ -7,12 +7,12 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use turnstone_core::call_context::Context;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 
 use crate::connection;
 use crate::consumer::{load_consumers, log_bytes_after};
-use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::read::{ReadTx, parse_stored};
 use crate::store::Store;
@@ -83,21 +83,15 @@ pub struct ConsumerBacklog {
     pub resync: bool,
 }
 
-impl Store {
-    /// Adds up where the bytes are, with the `top` largest sessions. Reads the whole database.
-    ///
-    /// # Errors
-    ///
-    /// Only what the database or the disk refuses.
-    pub fn measure_sizes(&self, ctx: &Context, top: usize) -> Result<DatabaseSizes> {
-        let database = self.layout().database();
-        let mut sizes = self.read(ctx, |r| crate::disk_usage::measure_tables(r, top))?;
-        sizes.database = fs_err::metadata(&database)?.len();
-        sizes.wal = connection::wal_len(&database);
-        sizes.blob_files = self.blobs().list_files()?.iter().map(|(_, len)| len).sum();
-        sizes.backups = folder_bytes(&self.layout().backups())?;
-        Ok(sizes)
-    }
+/// See [`DatabaseMaintenance::measure_sizes`](crate::DatabaseMaintenance::measure_sizes).
+pub(crate) fn measure_sizes(store: &Store, ctx: &Context, top: usize) -> Result<DatabaseSizes> {
+    let database = store.layout().database();
+    let mut sizes = store.read(ctx, |r| measure_tables(r, top))?;
+    sizes.database = fs_err::metadata(&database)?.len();
+    sizes.wal = connection::wal_len(&database);
+    sizes.blob_files = store.blobs().list_files()?.iter().map(|(_, len)| len).sum();
+    sizes.backups = folder_bytes(&store.layout().backups())?;
+    Ok(sizes)
 }
 
 /// The bytes of all files below a folder; links are not followed.

@@ -5,9 +5,9 @@
 //! after a crash in between is told where it began instead of doing it twice.
 
 use rusqlite::OptionalExtension;
+use turnstone_core::call_context::Context;
 use turnstone_core::time::LogCursor;
 
-use crate::context::Context;
 use crate::error::Result;
 use crate::read::ReadTx;
 use crate::store::Store;
@@ -59,22 +59,28 @@ fn insert_result(tx: &Tx<'_>, key: &str, result: &str) -> Result<()> {
     Ok(())
 }
 
-impl Store {
+/// Finds and stores the answers of calls under their idempotency keys.
+#[derive(Clone, Copy)]
+pub struct IdempotencyKeys<'a> {
+    pub(crate) store: &'a Store,
+}
+
+impl IdempotencyKeys<'_> {
     /// What is known of the call under this context's key and actor.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn find_idempotency_record(&self, ctx: &Context) -> Result<IdempotencyRecord> {
+    pub fn find(&self, ctx: &Context) -> Result<IdempotencyRecord> {
         let Some(key) = &ctx.idempotency_key else { return Ok(IdempotencyRecord::default()) };
         let actor = ctx.actor.as_str();
-        self.read(ctx, |r| {
-            let began = crate::idempotency::find_stored_result(r, actor, &start_key(key))?
+        self.store.read(ctx, |r| {
+            let began = find_stored_result(r, actor, &start_key(key))?
                 .and_then(|text| text.parse().ok())
                 .map(LogCursor);
             Ok(IdempotencyRecord {
                 first_event: began,
-                answer: crate::idempotency::find_stored_result(r, actor, &answer_key(key))?,
+                answer: find_stored_result(r, actor, &answer_key(key))?,
             })
         })
     }
@@ -86,8 +92,7 @@ impl Store {
     /// Only what the database refuses.
     pub fn store_answer(&self, ctx: &Context, text: String) -> Result<()> {
         let Some(key) = ctx.idempotency_key.clone() else { return Ok(()) };
-        self.write(ctx, move |tx| crate::idempotency::insert_result(tx, &answer_key(&key), &text))
-            .wait()
+        self.store.write(ctx, move |tx| insert_result(tx, &answer_key(&key), &text)).wait()
     }
 }
 

@@ -3,30 +3,31 @@
 use std::fs::File;
 use std::path::PathBuf;
 
+use turnstone_core::call_context::{Context, Lease, OwnerId};
 use turnstone_core::id::SessionId;
 use turnstone_core::time::EpochMillis;
 
-use crate::context::{Lease, OwnerId};
 use crate::data_layout::{DataLayout, open_private_file};
 use crate::error::{Result, StoreError};
+use crate::store::Store;
 use crate::tx::Tx;
 
 /// Where locks do not work, an owner counts as dead after this long without a heartbeat.
 pub(crate) const HEARTBEAT_TIMEOUT_MS: i64 = 30_000;
 
 /// This process as a holder of leases; its file is locked as long as it lives.
-pub(crate) struct LeaseOwner {
+pub(crate) struct OwnerRegistration {
     pub(crate) id: OwnerId,
     file: File,
     path: PathBuf,
 }
 
-impl LeaseOwner {
+impl OwnerRegistration {
     /// Makes and locks this process's owner file.
     pub(crate) fn register(layout: &DataLayout) -> Result<Self> {
         let mut random = [0; 8];
         getrandom::fill(&mut random).map_err(|e| StoreError::Io(e.to_string()))?;
-        let id = OwnerId(format!("owner-{:016x}", u64::from_le_bytes(random)));
+        let id = OwnerId::new(format!("owner-{:016x}", u64::from_le_bytes(random)));
         let path = owner_path(layout, &id);
         let file = open_private_file(&path)?;
         // Waits out somebody who is just looking whether this file is locked.
@@ -46,7 +47,7 @@ impl LeaseOwner {
     }
 }
 
-impl Drop for LeaseOwner {
+impl Drop for OwnerRegistration {
     fn drop(&mut self) {
         drop(fs_err::remove_file(&self.path));
     }
@@ -80,14 +81,14 @@ pub(crate) fn is_alive(layout: &DataLayout, id: &OwnerId, now: EpochMillis) -> R
 pub(crate) fn parse_owner_id(name: &str) -> Option<OwnerId> {
     let body = name.strip_prefix("owner-")?;
     let is_plain = body.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-');
-    is_plain.then(|| OwnerId(name.to_owned()))
+    is_plain.then(|| OwnerId::new(name.to_owned()))
 }
 
 /// Removes owner files of dead processes; call it with the open lock held.
 pub(crate) fn remove_dead_owner_files(layout: &DataLayout, now: EpochMillis) -> Result<()> {
     for entry in fs_err::read_dir(layout.locks())?.flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        if name.starts_with("owner-") && !is_alive(layout, &OwnerId(name), now)? {
+        if name.starts_with("owner-") && !is_alive(layout, &OwnerId::new(name), now)? {
             drop(fs_err::remove_file(entry.path()));
         }
     }
@@ -103,7 +104,7 @@ pub(crate) fn other_live_owners(
     let mut living = Vec::new();
     for entry in fs_err::read_dir(layout.locks())? {
         let entry = entry?;
-        let id = OwnerId(entry.file_name().to_string_lossy().into_owned());
+        let id = OwnerId::new(entry.file_name().to_string_lossy().into_owned());
         if !id.as_str().starts_with("owner-") || id == *own || !is_alive(layout, &id, now)? {
             continue;
         }
@@ -137,7 +138,7 @@ impl LeaseMutations<'_> {
             .conn
             .prepare_cached("SELECT owner, epoch FROM stream WHERE session = ?1")?
             .query_row([session], |row| Ok((row.get(0)?, row.get(1)?)))?;
-        Ok((owner.map(OwnerId), epoch))
+        Ok((owner.map(OwnerId::new), epoch))
     }
 
     /// Takes the lease on a session for `owner`. Held by the same owner, it stays as it is.
@@ -194,6 +195,90 @@ impl LeaseMutations<'_> {
     }
 }
 
+/// Takes, releases and examines the leases of sessions for this process.
+#[derive(Clone, Copy)]
+pub struct SessionLeases<'a> {
+    pub(crate) store: &'a Store,
+}
+
+impl<'a> SessionLeases<'a> {
+    /// Releases a lease after a turn.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the database. Returns false if the lease was lost before, or an open turn needs it.
+    pub fn release(&self, ctx: &Context, lease: &Lease) -> Result<bool> {
+        let lease = lease.clone();
+        self.store.write(ctx, move |tx| tx.leases().release(&lease)).wait()
+    }
+
+    /// The name of this process as a holder of leases.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ReadOnly`].
+    pub fn owner_id(&self) -> Result<&'a OwnerId> {
+        Ok(&self.store.owner()?.id)
+    }
+
+    /// Takes the lease on a session (R27).
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] if a living process holds it.
+    pub fn acquire(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        takeover: LeaseTakeover,
+    ) -> Result<Lease> {
+        let owner = self.owner_id()?.clone();
+        let (layout, session) = (self.store.layout().clone(), session.clone());
+        self.store
+            .write(ctx, move |tx| tx.leases().acquire(&layout, &session, &owner, takeover))
+            .wait()
+    }
+
+    /// True if a living process, this one included, holds the lease on a session.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn is_held(&self, ctx: &Context, session: &SessionId) -> Result<bool> {
+        match self.store.read(ctx, |r| r.turns().lease_holder(session))? {
+            Some(owner) => is_alive(self.store.layout(), &owner, ctx.now),
+            None => Ok(false),
+        }
+    }
+
+    /// Shows other processes that this one is alive, where file locks do not work.
+    ///
+    /// # Errors
+    ///
+    /// If the owner file cannot be touched.
+    pub fn heartbeat(&self, now: EpochMillis) -> Result<()> {
+        self.store.owner()?.heartbeat(now)
+    }
+
+    /// Archived sessions that say under `mark` which process works on them, and it is dead.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses, or an owner that cannot be looked at.
+    pub fn find_abandoned_sessions(&self, ctx: &Context, mark: &str) -> Result<Vec<SessionId>> {
+        let mut found = Vec::new();
+        for session in self.store.read(ctx, |r| r.sessions().archived_with_field(mark))? {
+            let owner = session.extra.get(mark).and_then(serde_json::Value::as_str);
+            // Anything else was not written by us, and says nothing.
+            let Some(owner) = owner.and_then(parse_owner_id) else { continue };
+            if !is_alive(self.store.layout(), &owner, ctx.now)? {
+                found.push(session.id);
+            }
+        }
+        Ok(found)
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -204,10 +289,10 @@ mod tests {
         let layout = DataLayout::new(dir.path());
         layout.create().expect("made");
         let now = EpochMillis(0);
-        let owner = LeaseOwner::register(&layout).expect("registered");
+        let owner = OwnerRegistration::register(&layout).expect("registered");
         assert!(is_alive(&layout, &owner.id, now).expect("looks"));
         // R27: a dead owner's file, which another process is just looking at.
-        let dead = OwnerId("owner-dead".to_owned());
+        let dead = OwnerId::new("owner-dead".to_owned());
         let looking = open_private_file(&owner_path(&layout, &dead)).expect("made");
         looking.lock_shared().expect("locked");
         assert!(!is_alive(&layout, &dead, now).expect("looks"));

@@ -11,7 +11,6 @@ mod checksum;
 mod commit_watch;
 mod connection;
 mod consumer;
-mod context;
 mod data_layout;
 mod disk_usage;
 mod doctor;
@@ -45,14 +44,15 @@ pub use backup::BackupReport;
 pub use blob::BlobHash;
 pub use commit_watch::{CommitMark, CommitWatch};
 pub use consumer::{ConsumerMutations, ConsumerQueries, LogConsumer, MAX_LAG_BYTES, MAX_LAG_MS};
-pub use context::{Actor, ActorError, Context, Lease, OwnerId};
 pub use data_layout::DataLayout;
 pub use disk_usage::{ConsumerBacklog, DatabaseSizes, EventKindSize, SessionSize};
 pub use doctor::{Diagnosis, Finding, Severity, diagnose};
 pub use error::{DatabaseOpenError, Result, StoreError};
-pub use idempotency::IdempotencyRecord;
-pub use lease_owner::{LeaseMutations, LeaseTakeover};
-pub use maintenance::{DatabaseMaintenanceReport, MaintenanceBudget, MaintenanceLimits};
+pub use idempotency::{IdempotencyKeys, IdempotencyRecord};
+pub use lease_owner::{LeaseMutations, LeaseTakeover, SessionLeases};
+pub use maintenance::{
+    DatabaseMaintenance, DatabaseMaintenanceReport, MaintenanceBudget, MaintenanceLimits,
+};
 pub use mutation::{
     ChangeSetMutations, CloseChangeSet, CopyChangeSet, EndTurn, ExpiryMutations, FinishedOperation,
     GuardExpiry, MessageMutations, NewChangeSet, NewOperation, NewPart, NewTurn,
@@ -76,11 +76,12 @@ pub use rebuild::{RebuildProgress, RebuildReport};
 pub use redaction::RedactionReport;
 pub use salvage::{DamagedSession, SalvageReport, TableSalvageCounts, salvage};
 pub use search::{
-    IndexLag, SearchFilter, SearchHit, SearchIndexSize, SearchKind, SearchPage, SearchQuery,
-    Snippet,
+    IndexLag, SearchFilter, SearchHit, SearchIndex, SearchIndexSize, SearchKind, SearchPage,
+    SearchQuery, Snippet,
 };
 pub use store::{Options, Store};
 pub use turn_recovery::TurnRecoveryReport;
+pub use turnstone_core::call_context::{Actor, ActorError, Context, Lease, OwnerId};
 pub use tx::{EventPosition, Tx, WriteOutcome};
 pub use writer::WriterStats;
 pub use writer_job::PendingWrite;

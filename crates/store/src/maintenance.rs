@@ -4,17 +4,23 @@
 //! old idempotency keys, gives free pages back to the file system and empties the write-ahead log.
 //! It may stop after any step and goes on where it stopped the next time.
 
-use std::collections::HashSet;
+use std::collections::{BTreeSet, HashSet};
+use std::path::Path;
 
 use rusqlite::Connection;
+use turnstone_core::call_context::Context;
 use turnstone_core::time::EpochMillis;
 
+use crate::backup::{self, BackupReport};
 use crate::blob::{self, BlobHash};
 use crate::connection;
 use crate::consumer::{self, MAX_LAG_BYTES, MAX_LAG_MS};
-use crate::context::Context;
+use crate::disk_usage::{self, DatabaseSizes};
 use crate::error::Result;
 use crate::log_compaction;
+use crate::projection_check::{self, ProjectionMismatch};
+use crate::purge;
+use crate::redaction::{self, RedactionReport};
 use crate::store::Store;
 use crate::tx::Tx;
 
@@ -106,154 +112,227 @@ pub struct DatabaseMaintenanceReport {
     pub finished: bool,
 }
 
-impl Store {
+/// Keeps the database small, sound and backed up.
+#[derive(Clone, Copy)]
+pub struct DatabaseMaintenance<'a> {
+    pub(crate) store: &'a Store,
+}
+
+impl DatabaseMaintenance<'_> {
     /// Does upkeep with the usual limits.
     ///
     /// # Errors
     ///
     /// Only what the database or the disk refuses; what was done so far stays done.
-    pub fn maintain(
+    pub fn run(
         &self,
         ctx: &Context,
         budget: MaintenanceBudget,
     ) -> Result<DatabaseMaintenanceReport> {
-        self.maintain_with(ctx, budget, &MaintenanceLimits::default())
+        self.run_with(ctx, budget, &MaintenanceLimits::default())
     }
 
     /// Does upkeep with other limits than the usual ones.
     ///
     /// # Errors
     ///
-    /// As [`Store::maintain`].
-    pub fn maintain_with(
+    /// As [`DatabaseMaintenance::run`].
+    pub fn run_with(
         &self,
         ctx: &Context,
         mut budget: MaintenanceBudget,
         upkeep: &MaintenanceLimits,
     ) -> Result<DatabaseMaintenanceReport> {
         let mut done = DatabaseMaintenanceReport::default();
-        done.finished = self.purge_deleted_within(ctx, &mut budget)?
-            && self.compact_within(ctx, &mut budget, upkeep, &mut done)?
-            && self.remove_unused_blob_files(ctx, &mut budget, upkeep, &mut done)?
-            && self.vacuum_within(ctx, &mut budget, &mut done)?;
+        done.finished = purge_deleted_within(self.store, ctx, &mut budget)?
+            && compact_within(self.store, ctx, &mut budget, upkeep, &mut done)?
+            && remove_unused_blob_files(self.store, ctx, &mut budget, upkeep, &mut done)?
+            && vacuum_within(self.store, ctx, &mut budget, &mut done)?;
         if budget.has_steps_left() {
-            self.submit_maintenance(connection::truncate_wal).wait()?;
+            self.store.submit_maintenance(connection::truncate_wal).wait()?;
         }
-        done.wal_bytes = connection::wal_len(&self.layout().database());
+        done.wal_bytes = connection::wal_len(&self.store.layout().database());
         Ok(done)
     }
+    /// Removes rows of deleted sessions, in at most `steps` transactions. Returns true when none are
+    /// left. It can be interrupted and repeated.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the database.
+    pub fn purge_deleted(&self, ctx: &Context, steps: usize) -> Result<bool> {
+        purge::purge_deleted(self.store, ctx, steps)
+    }
 
-    /// Removes what is left of deleted sessions; false if the budget ended.
-    fn purge_deleted_within(&self, ctx: &Context, budget: &mut MaintenanceBudget) -> Result<bool> {
-        let pending = |r: &crate::read::ReadTx<'_>| -> Result<bool> {
-            Ok(r.conn.prepare_cached("SELECT 1 FROM purge")?.exists([])?)
+    /// Copies the store, as it is at one moment, into the new data directory `target`.
+    ///
+    /// Other processes may read and write meanwhile. The copy is checked; `target` appears complete
+    /// or not at all, and it must be absent or empty.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Invalid`](crate::StoreError::Invalid) if `target` is not empty,
+    /// [`StoreError::Corrupt`](crate::StoreError::Corrupt) if the copy does not pass its check.
+    pub fn back_up(&self, ctx: &Context, target: &Path) -> Result<BackupReport> {
+        backup::back_up(self.store, ctx, target)
+    }
+
+    /// Adds up which tables, event kinds and files the bytes are in, with the `top` largest sessions.
+    /// Reads the whole database.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the database or the disk.
+    pub fn measure_sizes(&self, ctx: &Context, top: usize) -> Result<DatabaseSizes> {
+        disk_usage::measure_sizes(self.store, ctx, top)
+    }
+
+    /// Compares the projections with a rebuild of them; changes nothing. Reports at most 50 rows of
+    /// a table.
+    ///
+    /// Holds one read view meanwhile, so the write-ahead log grows while others write.
+    ///
+    /// # Errors
+    ///
+    /// If the log cannot be replayed.
+    pub fn verify_projections(&self) -> Result<Vec<ProjectionMismatch>> {
+        projection_check::verify_projections(self.store)
+    }
+
+    /// Takes words out of events, streamed texts, long values, titles and the search index; with
+    /// `dry_run` it only counts them.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the database; what is done stays done, a repeat continues. [`StoreError::InUse`] or
+    /// [`StoreError::Locked`] if a reader is active for so long that old pages cannot be overwritten.
+    ///
+    /// [`StoreError::InUse`]: crate::StoreError::InUse
+    /// [`StoreError::Locked`]: crate::StoreError::Locked
+    pub fn redact(
+        &self,
+        ctx: &Context,
+        words: &BTreeSet<String>,
+        dry_run: bool,
+    ) -> Result<RedactionReport> {
+        redaction::redact(self.store, ctx, words, dry_run)
+    }
+}
+
+/// Removes what is left of deleted sessions; false if the budget ended.
+fn purge_deleted_within(
+    store: &Store,
+    ctx: &Context,
+    budget: &mut MaintenanceBudget,
+) -> Result<bool> {
+    let pending = |r: &crate::read::ReadTx<'_>| -> Result<bool> {
+        Ok(r.conn.prepare_cached("SELECT 1 FROM purge")?.exists([])?)
+    };
+    while store.read(ctx, pending)? {
+        if !budget.take_step() {
+            return Ok(false);
+        }
+        crate::purge::purge_deleted(store, ctx, 1)?;
+    }
+    Ok(true)
+}
+
+/// Marks laggards, compacts the log and forgets old keys; false if the budget ended.
+fn compact_within(
+    store: &Store,
+    ctx: &Context,
+    budget: &mut MaintenanceBudget,
+    upkeep: &MaintenanceLimits,
+    done: &mut DatabaseMaintenanceReport,
+) -> Result<bool> {
+    let (stale, bytes) = (ctx.now.plus(-upkeep.lag_ms), upkeep.lag_bytes);
+    if !store.read(ctx, |r| consumer::find_lagging_consumers(r.conn, stale, bytes))?.is_empty() {
+        if !budget.take_step() {
+            return Ok(false);
+        }
+        done.marked_consumers =
+            store.write(ctx, move |tx| tx.consumers().mark_lagging(stale, bytes)).wait()?;
+    }
+    let recent = ctx.now.plus(-upkeep.grace_ms);
+    let limit = store.read(ctx, |r| log_compaction::compaction_limit(r.conn, recent, stale))?;
+    let compacted = log_compaction::compact_log(store, ctx, limit, budget)?;
+    done.compacted = compacted.events;
+    done.freed_bytes = compacted.bytes;
+    let oldest = ctx.now.plus(-upkeep.key_retention_ms);
+    while store.read(ctx, |r| has_row_before(r.conn, OLD_KEYS, oldest))? {
+        if !budget.take_step() {
+            return Ok(false);
+        }
+        let forgotten =
+            store.write(ctx, move |tx| expire_idempotency_keys(tx.conn, oldest)).wait()?;
+        done.expired_keys += forgotten as u64;
+    }
+    Ok(compacted.finished)
+}
+
+/// Removes the files of values nobody uses; false if the budget ended.
+fn remove_unused_blob_files(
+    store: &Store,
+    ctx: &Context,
+    budget: &mut MaintenanceBudget,
+    upkeep: &MaintenanceLimits,
+    done: &mut DatabaseMaintenanceReport,
+) -> Result<bool> {
+    let strays = find_stray_blob_files(store, ctx)?;
+    for batch in strays.chunks(BATCH_ROWS as usize) {
+        if !budget.take_step() {
+            return Ok(false);
+        }
+        let batch = batch.to_vec();
+        let doom = move |tx: &Tx<'_>| {
+            batch.iter().try_for_each(|hash| blob::mark_for_removal(tx.conn, &hash.0, tx.now()))
         };
-        while self.read(ctx, pending)? {
-            if !budget.take_step() {
-                return Ok(false);
-            }
-            self.purge_deleted(ctx, 1)?;
-        }
-        Ok(true)
+        store.write(ctx, doom).wait()?;
     }
+    let before = ctx.now.plus(-upkeep.grace_ms);
+    while store.read(ctx, |r| has_row_before(r.conn, DOOMED, before))? {
+        if !budget.take_step() {
+            return Ok(false);
+        }
+        let reap =
+            move |tx: &Tx<'_>| blob::remove_marked_files(tx.conn, tx.blobs, before, BATCH_ROWS);
+        done.removed_files += store.write(ctx, reap).wait()?;
+    }
+    Ok(true)
+}
 
-    /// Marks laggards, compacts the log and forgets old keys; false if the budget ended.
-    fn compact_within(
-        &self,
-        ctx: &Context,
-        budget: &mut MaintenanceBudget,
-        upkeep: &MaintenanceLimits,
-        done: &mut DatabaseMaintenanceReport,
-    ) -> Result<bool> {
-        let (stale, bytes) = (ctx.now.plus(-upkeep.lag_ms), upkeep.lag_bytes);
-        if !self.read(ctx, |r| consumer::find_lagging_consumers(r.conn, stale, bytes))?.is_empty() {
-            if !budget.take_step() {
-                return Ok(false);
-            }
-            done.marked_consumers =
-                self.write(ctx, move |tx| tx.consumers().mark_lagging(stale, bytes)).wait()?;
-        }
-        let recent = ctx.now.plus(-upkeep.grace_ms);
-        let limit = self.read(ctx, |r| log_compaction::compaction_limit(r.conn, recent, stale))?;
-        let compacted = log_compaction::compact_log(self, ctx, limit, budget)?;
-        done.compacted = compacted.events;
-        done.freed_bytes = compacted.bytes;
-        let oldest = ctx.now.plus(-upkeep.key_retention_ms);
-        while self.read(ctx, |r| has_row_before(r.conn, OLD_KEYS, oldest))? {
-            if !budget.take_step() {
-                return Ok(false);
-            }
-            let forgotten =
-                self.write(ctx, move |tx| expire_idempotency_keys(tx.conn, oldest)).wait()?;
-            done.expired_keys += forgotten as u64;
-        }
-        Ok(compacted.finished)
-    }
+/// Files without a row that are not doomed yet: a mutation wrote them and was rolled back.
+fn find_stray_blob_files(store: &Store, ctx: &Context) -> Result<Vec<BlobHash>> {
+    let files = store.blobs().list_files()?;
+    let known: HashSet<Vec<u8>> = store.read(ctx, |r| {
+        let mut statement = r.conn.prepare_cached(
+            "SELECT hash FROM blob WHERE data IS NULL UNION ALL SELECT hash FROM blob_doomed",
+        )?;
+        let rows = statement.query_map([], |row| row.get(0))?;
+        Ok(rows.collect::<rusqlite::Result<_>>()?)
+    })?;
+    let stray = |hash: &BlobHash| !known.contains(&hash.0[..]);
+    Ok(files.into_iter().map(|file| file.0).filter(stray).collect())
+}
 
-    /// Removes the files of values nobody uses; false if the budget ended.
-    fn remove_unused_blob_files(
-        &self,
-        ctx: &Context,
-        budget: &mut MaintenanceBudget,
-        upkeep: &MaintenanceLimits,
-        done: &mut DatabaseMaintenanceReport,
-    ) -> Result<bool> {
-        let strays = self.find_stray_blob_files(ctx)?;
-        for batch in strays.chunks(BATCH_ROWS as usize) {
-            if !budget.take_step() {
-                return Ok(false);
-            }
-            let batch = batch.to_vec();
-            let doom = move |tx: &Tx<'_>| {
-                batch.iter().try_for_each(|hash| blob::mark_for_removal(tx.conn, &hash.0, tx.now()))
-            };
-            self.write(ctx, doom).wait()?;
+/// Gives free pages back, a step at a time, to the end; false if the budget ended.
+fn vacuum_within(
+    store: &Store,
+    ctx: &Context,
+    budget: &mut MaintenanceBudget,
+    done: &mut DatabaseMaintenanceReport,
+) -> Result<bool> {
+    while store.read(ctx, |r| Ok(free_pages(r.conn)?))? > 0 {
+        if !budget.take_step() {
+            return Ok(false);
         }
-        let before = ctx.now.plus(-upkeep.grace_ms);
-        while self.read(ctx, |r| has_row_before(r.conn, DOOMED, before))? {
-            if !budget.take_step() {
-                return Ok(false);
-            }
-            let reap =
-                move |tx: &Tx<'_>| blob::remove_marked_files(tx.conn, tx.blobs, before, BATCH_ROWS);
-            done.removed_files += self.write(ctx, reap).wait()?;
+        let freed = store.submit_maintenance(|conn| vacuum_step(conn)).wait()?;
+        done.vacuumed_pages += freed;
+        if freed == 0 {
+            break;
         }
-        Ok(true)
     }
-
-    /// Files without a row that are not doomed yet: a mutation wrote them and was rolled back.
-    fn find_stray_blob_files(&self, ctx: &Context) -> Result<Vec<BlobHash>> {
-        let files = self.blobs().list_files()?;
-        let known: HashSet<Vec<u8>> = self.read(ctx, |r| {
-            let mut statement = r.conn.prepare_cached(
-                "SELECT hash FROM blob WHERE data IS NULL UNION ALL SELECT hash FROM blob_doomed",
-            )?;
-            let rows = statement.query_map([], |row| row.get(0))?;
-            Ok(rows.collect::<rusqlite::Result<_>>()?)
-        })?;
-        let stray = |hash: &BlobHash| !known.contains(&hash.0[..]);
-        Ok(files.into_iter().map(|file| file.0).filter(stray).collect())
-    }
-
-    /// Gives free pages back, a step at a time, to the end; false if the budget ended.
-    fn vacuum_within(
-        &self,
-        ctx: &Context,
-        budget: &mut MaintenanceBudget,
-        done: &mut DatabaseMaintenanceReport,
-    ) -> Result<bool> {
-        while self.read(ctx, |r| Ok(free_pages(r.conn)?))? > 0 {
-            if !budget.take_step() {
-                return Ok(false);
-            }
-            let freed = self.submit_maintenance(|conn| vacuum_step(conn)).wait()?;
-            done.vacuumed_pages += freed;
-            if freed == 0 {
-                break;
-            }
-        }
-        Ok(true)
-    }
+    Ok(true)
 }
 
 fn free_pages(conn: &Connection) -> rusqlite::Result<u64> {

@@ -9,7 +9,6 @@ use rusqlite::types::ValueRef;
 use rusqlite::{Connection, Row};
 
 use crate::connection;
-use crate::context::Context;
 use crate::error::Result;
 use crate::projection;
 use crate::replay::{self, ReplayLimit, ReplayPosition};
@@ -105,18 +104,10 @@ const COMPARISONS: &[TableComparison] = &[
 ];
 const _: () = assert!(COMPARISONS.len() == PROJECTION_TABLES.len());
 
-impl Store {
-    /// Compares the projections with a rebuild of them; changes nothing. At most 50 rows per table.
-    ///
-    /// Holds one read view meanwhile, so the write-ahead log grows while others write.
-    ///
-    /// # Errors
-    ///
-    /// If the log cannot be replayed.
-    pub fn verify_projections(&self, _ctx: &Context) -> Result<Vec<ProjectionMismatch>> {
-        let path = self.layout().database();
-        compare_projections(&path).map_err(|e| e.with_file(&path))
-    }
+/// See [`DatabaseMaintenance::verify_projections`](crate::DatabaseMaintenance::verify_projections).
+pub(crate) fn verify_projections(store: &Store) -> Result<Vec<ProjectionMismatch>> {
+    let path = store.layout().database();
+    compare_projections(&path).map_err(|e| e.with_file(&path))
 }
 
 /// Replays the log of the file at `path`, to see whether it can be.

@@ -3,12 +3,12 @@
 use rusqlite::OptionalExtension;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use turnstone_core::call_context::Context;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::turn::TurnOutcome;
 
 use crate::blob;
-use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::mutation::{EndTurn, TurnEnder};
 use crate::payload::PreparedPayload;
@@ -32,40 +32,35 @@ impl Store {
     /// Deletes a session with the sessions it started and all that hangs on them.
     ///
     /// They are gone for every reader when this returns, and readers of the log learn it from
-    /// tombstones. A running turn is aborted first. The rows are removed by [`Store::purge_deleted`].
+    /// tombstones. A running turn is aborted first. The rows are removed by [`DatabaseMaintenance::purge_deleted`](crate::DatabaseMaintenance::purge_deleted).
     ///
     /// # Errors
     ///
     /// [`StoreError::NoSession`]; then nothing was deleted.
     pub fn delete_session(&self, ctx: &Context, id: &SessionId) -> Result<DeletionReport> {
         let root = id.clone();
-        let tree = self.write(ctx, move |tx| crate::purge::session_tree(tx, &root)).wait()?;
+        let tree = self.write(ctx, move |tx| session_tree(tx, &root)).wait()?;
         // Deepest first, so that a crash in between never leaves a child without its parent.
         // Up to `HIDE` sessions go in one transaction.
         for piece in tree.rchunks(HIDE_BATCH) {
             let piece = piece.to_vec();
-            self.write(ctx, move |tx| crate::purge::hide_sessions(tx, &piece)).wait()?;
+            self.write(ctx, move |tx| hide_sessions(tx, &piece)).wait()?;
         }
-        while self.write(ctx, |tx| crate::purge::write_tombstones(tx, TOMBSTONE_BATCH)).wait()? {}
+        while self.write(ctx, |tx| write_tombstones(tx, TOMBSTONE_BATCH)).wait()? {}
         let sessions = tree.into_iter().map(|(_, id)| parse_stored(id)).collect::<Result<_>>()?;
         Ok(DeletionReport { sessions })
     }
+}
 
-    /// Removes rows of deleted sessions, at most `steps` transactions. Returns true when none are
-    /// left. Safe to interrupt and to repeat.
-    ///
-    /// # Errors
-    ///
-    /// Only what the database refuses.
-    pub fn purge_deleted(&self, ctx: &Context, steps: usize) -> Result<bool> {
-        for _ in 0..steps {
-            fail::fail_point!("store::purge_step");
-            if !self.write(ctx, |tx| crate::purge::purge_step(tx)).wait()? {
-                return Ok(true);
-            }
+/// See [`DatabaseMaintenance::purge_deleted`](crate::DatabaseMaintenance::purge_deleted).
+pub(crate) fn purge_deleted(store: &Store, ctx: &Context, steps: usize) -> Result<bool> {
+    for _ in 0..steps {
+        fail::fail_point!("store::purge_step");
+        if !store.write(ctx, |tx| purge_step(tx)).wait()? {
+            return Ok(true);
         }
-        Ok(false)
     }
+    Ok(false)
 }
 
 // The statements below name these kinds by their codes, which never change.

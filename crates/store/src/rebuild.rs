@@ -12,9 +12,9 @@
 
 use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
+use turnstone_core::call_context::Context;
 
 use crate::connection::{self, ConnectionPurpose};
-use crate::context::Context;
 use crate::error::{Result, StoreError, classify_sqlite_error};
 use crate::projection;
 use crate::projection_check;

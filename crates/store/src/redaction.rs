@@ -7,12 +7,12 @@
 
 use std::collections::BTreeSet;
 
+use turnstone_core::call_context::Context;
 use turnstone_core::time::LogCursor;
 
 use crate::blob::{self, BlobHash};
 use crate::checksum::{self, EventRow};
 use crate::connection;
-use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::payload::parse_refs;
 use crate::store::Store;
@@ -89,164 +89,161 @@ fn replace_all(text: &str, pairs: impl Iterator<Item = (String, String)>) -> Opt
     found
 }
 
-impl Store {
-    /// Takes words out of events, streamed texts, long values, titles and the search index; with
-    /// `dry_run` only counts them.
-    ///
-    /// # Errors
-    ///
-    /// What the database refuses; repeat it then, what is done stays done. [`StoreError::InUse`] or
-    /// [`StoreError::Locked`] if somebody reads for so long that old pages cannot be overwritten.
-    pub fn redact(
-        &self,
-        ctx: &Context,
-        words: &BTreeSet<String>,
-        dry_run: bool,
-    ) -> Result<RedactionReport> {
-        let words = RedactionTerms::new(words);
-        let mut done = RedactionReport::default();
-        if words.plain.is_empty() {
-            return Ok(done);
-        }
-        done.values = self.redact_blobs(ctx, &words, dry_run)?;
-        fail::fail_point!("store::redacted_values");
-        if !dry_run {
-            self.remove_doomed_files(ctx, &words)?;
-        }
-        done.texts = self.redact_texts(ctx, &words, dry_run)?;
-        done.events = self.redact_events(ctx, &words, dry_run)?;
-        fail::fail_point!("store::redacted_events");
-        if !dry_run {
-            self.write(ctx, move |tx| crate::redaction::redact_titles_and_results(tx, &words))
-                .wait()?;
-            self.reindex(ctx)?;
-            self.vacuum_and_truncate()?;
-        }
-        Ok(done)
+/// See [`DatabaseMaintenance::redact`](crate::DatabaseMaintenance::redact).
+pub(crate) fn redact(
+    store: &Store,
+    ctx: &Context,
+    words: &BTreeSet<String>,
+    dry_run: bool,
+) -> Result<RedactionReport> {
+    let words = RedactionTerms::new(words);
+    let mut done = RedactionReport::default();
+    if words.plain.is_empty() {
+        return Ok(done);
     }
-
-    /// Writes the file anew, so that no page holds what was taken out, and cuts the log back.
-    fn vacuum_and_truncate(&self) -> Result<()> {
-        self.submit_maintenance(|conn| conn.execute_batch("VACUUM")).wait()?;
-        self.submit_maintenance(connection::truncate_wal).wait()?;
-        if connection::wal_len(&self.layout().database()) > 0 {
-            let file = self.layout().database();
-            return Err(StoreError::Database {
-                file,
-                reason: "somebody reads the ledger; try again when they have ended".to_owned(),
-            });
-        }
-        Ok(())
+    done.values = redact_blobs(store, ctx, &words, dry_run)?;
+    fail::fail_point!("store::redacted_values");
+    if !dry_run {
+        remove_doomed_files(store, ctx, &words)?;
     }
-
-    fn redact_blobs(&self, ctx: &Context, words: &RedactionTerms, dry_run: bool) -> Result<usize> {
-        let hashes: Vec<Vec<u8>> = self.read(ctx, |r| {
-            let mut statement = r.conn.prepare_cached("SELECT hash FROM blob")?;
-            Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
-        })?;
-        let mut count = 0;
-        for hash in hashes {
-            let Ok(hash) = <[u8; 32]>::try_from(hash.as_slice()) else { continue };
-            let hash = BlobHash(hash);
-            let bytes = self.read(ctx, |r| blob::load_blob(r.conn, r.blobs, &hash))?;
-            let text = String::from_utf8(bytes).unwrap_or_default();
-            let Some(clean) = words.redact_json(&text) else { continue };
-            count += 1;
-            let mut is_left = !dry_run;
-            while is_left {
-                let clean = clean.clone();
-                is_left = !self
-                    .write(ctx, move |tx| crate::redaction::replace_blob(tx, &hash, &clean))
-                    .wait()?;
-            }
-        }
-        Ok(count)
+    done.texts = redact_texts(store, ctx, &words, dry_run)?;
+    done.events = redact_events(store, ctx, &words, dry_run)?;
+    fail::fail_point!("store::redacted_events");
+    if !dry_run {
+        store.write(ctx, move |tx| redact_titles_and_results(tx, &words)).wait()?;
+        store.search_index().rebuild(ctx)?;
+        vacuum_and_truncate(store)?;
     }
+    Ok(done)
+}
 
-    /// Removes the files of values that nobody refers to any more and that hold one of the words,
-    /// at once: who still reads one began before, and its bytes are what must go.
-    fn remove_doomed_files(&self, ctx: &Context, words: &RedactionTerms) -> Result<()> {
-        let doomed: Vec<Vec<u8>> = self.read(ctx, |r| {
+/// Writes the file anew, so that no page holds what was taken out, and cuts the log back.
+fn vacuum_and_truncate(store: &Store) -> Result<()> {
+    store.submit_maintenance(|conn| conn.execute_batch("VACUUM")).wait()?;
+    store.submit_maintenance(connection::truncate_wal).wait()?;
+    if connection::wal_len(&store.layout().database()) > 0 {
+        let file = store.layout().database();
+        return Err(StoreError::Database {
+            file,
+            reason: "somebody reads the ledger; try again when they have ended".to_owned(),
+        });
+    }
+    Ok(())
+}
+
+fn redact_blobs(
+    store: &Store,
+    ctx: &Context,
+    words: &RedactionTerms,
+    dry_run: bool,
+) -> Result<usize> {
+    let hashes: Vec<Vec<u8>> = store.read(ctx, |r| {
+        let mut statement = r.conn.prepare_cached("SELECT hash FROM blob")?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+    })?;
+    let mut count = 0;
+    for hash in hashes {
+        let Ok(hash) = <[u8; 32]>::try_from(hash.as_slice()) else { continue };
+        let hash = BlobHash(hash);
+        let bytes = store.read(ctx, |r| blob::load_blob(r.conn, r.blobs, &hash))?;
+        let text = String::from_utf8(bytes).unwrap_or_default();
+        let Some(clean) = words.redact_json(&text) else { continue };
+        count += 1;
+        let mut is_left = !dry_run;
+        while is_left {
+            let clean = clean.clone();
+            is_left = !store.write(ctx, move |tx| replace_blob(tx, &hash, &clean)).wait()?;
+        }
+    }
+    Ok(count)
+}
+
+/// Removes the files of values that nobody refers to any more and that hold one of the words,
+/// at once: who still reads one began before, and its bytes are what must go.
+fn remove_doomed_files(store: &Store, ctx: &Context, words: &RedactionTerms) -> Result<()> {
+    let doomed: Vec<Vec<u8>> = store.read(ctx, |r| {
+        let mut statement = r.conn.prepare_cached(
+            "SELECT hash FROM blob_doomed
+             WHERE NOT EXISTS (SELECT 1 FROM blob WHERE blob.hash = blob_doomed.hash)",
+        )?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+    })?;
+    for hash in doomed {
+        let Ok(hash) = <[u8; 32]>::try_from(hash.as_slice()) else { continue };
+        let hash = BlobHash(hash);
+        match fs_err::read_to_string(store.blobs().path(&hash)) {
+            Ok(text) if words.redact_json(&text).is_some() => store.blobs().remove_file(&hash)?,
+            Ok(_) => {}
+            // It was never a file, or it is gone.
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+fn redact_texts(
+    store: &Store,
+    ctx: &Context,
+    words: &RedactionTerms,
+    dry_run: bool,
+) -> Result<usize> {
+    let parts: Vec<i64> = store.read(ctx, |r| {
+        let mut statement = r.conn.prepare_cached("SELECT DISTINCT part FROM chunk")?;
+        Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+    })?;
+    let mut count = 0;
+    for part in parts {
+        let rows: Vec<(i64, i64, String)> = store.read(ctx, |r| {
             let mut statement = r.conn.prepare_cached(
-                "SELECT hash FROM blob_doomed
-                 WHERE NOT EXISTS (SELECT 1 FROM blob WHERE blob.hash = blob_doomed.hash)",
+                "SELECT num, start, text FROM chunk WHERE part = ?1 ORDER BY start",
             )?;
-            Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+            let rows =
+                statement.query_map([part], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
         })?;
-        for hash in doomed {
-            let Ok(hash) = <[u8; 32]>::try_from(hash.as_slice()) else { continue };
-            let hash = BlobHash(hash);
-            match fs_err::read_to_string(self.blobs().path(&hash)) {
-                Ok(text) if words.redact_json(&text).is_some() => {
-                    self.blobs().remove_file(&hash)?
-                }
-                Ok(_) => {}
-                // It was never a file, or it is gone.
-                Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
-                Err(error) => return Err(error.into()),
+        // A word may stand across two rows.
+        let whole: String = rows.iter().map(|row| row.2.as_str()).collect();
+        let Some(clean) = words.redact_text(&whole) else { continue };
+        count += 1;
+        let mut at = 0;
+        for (num, start, text) in rows {
+            let now = clean.get(at..at + text.len()).unwrap_or_default().to_owned();
+            at += text.len();
+            if !dry_run && now != text {
+                store.write(ctx, move |tx| rewrite_chunk(tx, num, part, start, &now)).wait()?;
             }
         }
-        Ok(())
     }
+    Ok(count)
+}
 
-    fn redact_texts(&self, ctx: &Context, words: &RedactionTerms, dry_run: bool) -> Result<usize> {
-        let parts: Vec<i64> = self.read(ctx, |r| {
-            let mut statement = r.conn.prepare_cached("SELECT DISTINCT part FROM chunk")?;
-            Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
+fn redact_events(
+    store: &Store,
+    ctx: &Context,
+    words: &RedactionTerms,
+    dry_run: bool,
+) -> Result<usize> {
+    let (mut after, mut count) = (0, 0);
+    loop {
+        let page: Vec<(i64, Option<String>)> = store.read(ctx, |r| {
+            let mut statement = r.conn.prepare_cached(
+                "SELECT cursor, payload FROM event WHERE cursor > ?1 ORDER BY cursor LIMIT ?2",
+            )?;
+            let rows = statement.query_map((after, PAGE), |row| Ok((row.get(0)?, row.get(1)?)))?;
+            Ok(rows.collect::<rusqlite::Result<_>>()?)
         })?;
-        let mut count = 0;
-        for part in parts {
-            let rows: Vec<(i64, i64, String)> = self.read(ctx, |r| {
-                let mut statement = r.conn.prepare_cached(
-                    "SELECT num, start, text FROM chunk WHERE part = ?1 ORDER BY start",
-                )?;
-                let rows = statement
-                    .query_map([part], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
-                Ok(rows.collect::<rusqlite::Result<_>>()?)
-            })?;
-            // A word may stand across two rows.
-            let whole: String = rows.iter().map(|row| row.2.as_str()).collect();
-            let Some(clean) = words.redact_text(&whole) else { continue };
+        let Some((last, _)) = page.last() else { return Ok(count) };
+        after = *last;
+        for (cursor, payload) in page {
+            let Some(clean) = payload.and_then(|payload| words.redact_json(&payload)) else {
+                continue;
+            };
             count += 1;
-            let mut at = 0;
-            for (num, start, text) in rows {
-                let now = clean.get(at..at + text.len()).unwrap_or_default().to_owned();
-                at += text.len();
-                if !dry_run && now != text {
-                    self.write(ctx, move |tx| {
-                        crate::redaction::rewrite_chunk(tx, num, part, start, &now)
-                    })
-                    .wait()?;
-                }
-            }
-        }
-        Ok(count)
-    }
-
-    fn redact_events(&self, ctx: &Context, words: &RedactionTerms, dry_run: bool) -> Result<usize> {
-        let (mut after, mut count) = (0, 0);
-        loop {
-            let page: Vec<(i64, Option<String>)> = self.read(ctx, |r| {
-                let mut statement = r.conn.prepare_cached(
-                    "SELECT cursor, payload FROM event WHERE cursor > ?1 ORDER BY cursor LIMIT ?2",
-                )?;
-                let rows =
-                    statement.query_map((after, PAGE), |row| Ok((row.get(0)?, row.get(1)?)))?;
-                Ok(rows.collect::<rusqlite::Result<_>>()?)
-            })?;
-            let Some((last, _)) = page.last() else { return Ok(count) };
-            after = *last;
-            for (cursor, payload) in page {
-                let Some(clean) = payload.and_then(|payload| words.redact_json(&payload)) else {
-                    continue;
-                };
-                count += 1;
-                if !dry_run {
-                    let swap = move |tx: &Tx<'_>| {
-                        crate::redaction::rewrite_event(tx, LogCursor(cursor), Some(&clean), None)
-                    };
-                    self.write(ctx, swap).wait()?;
-                }
+            if !dry_run {
+                let swap =
+                    move |tx: &Tx<'_>| rewrite_event(tx, LogCursor(cursor), Some(&clean), None);
+                store.write(ctx, swap).wait()?;
             }
         }
     }

@@ -6,20 +6,23 @@ use std::sync::{Mutex, PoisonError};
 use rusqlite::Connection;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use turnstone_core::id::SessionId;
+use turnstone_core::call_context::Context;
 use turnstone_core::time::{EpochMillis, LogCursor};
 
 use crate::blob::BlobDir;
 use crate::commit_watch::CommitWatch;
 use crate::connection::{self, ConnectionPurpose};
-use crate::context::{Context, Lease, OwnerId};
 use crate::data_layout::{DataLayout, open_private_file};
 use crate::error::{DatabaseOpenError, Result, StoreError};
-use crate::lease_owner::{self, LeaseOwner, LeaseTakeover};
+use crate::idempotency::IdempotencyKeys;
+use crate::lease_owner::SessionLeases;
+use crate::lease_owner::{self, OwnerRegistration};
+use crate::maintenance::DatabaseMaintenance;
 use crate::migration::{self, SchemaCompatibility};
 use crate::read::{LogTail, ReadTx};
 use crate::rebuild;
 use crate::schema::MIGRATIONS;
+use crate::search::SearchIndex;
 use crate::turn_recovery::{self, TurnRecoveryReport};
 use crate::tx::Tx;
 use crate::writer::{WriterHandle, WriterStats};
@@ -61,11 +64,39 @@ pub struct Store {
 
 /// Whether this process may write.
 enum StoreAccess {
-    Write { writer: WriterHandle, owner: LeaseOwner },
+    Write { writer: WriterHandle, owner: OwnerRegistration },
     ReadOnly { reason: String },
 }
 
 impl Store {
+    /// Keeps the database small, sound and backed up.
+    #[inline]
+    #[must_use]
+    pub const fn maintenance(&self) -> DatabaseMaintenance<'_> {
+        DatabaseMaintenance { store: self }
+    }
+
+    /// Searches sessions, and keeps the index of the search up to date.
+    #[inline]
+    #[must_use]
+    pub const fn search_index(&self) -> SearchIndex<'_> {
+        SearchIndex { store: self }
+    }
+
+    /// Takes, releases and examines the leases of sessions for this process.
+    #[inline]
+    #[must_use]
+    pub const fn leases(&self) -> SessionLeases<'_> {
+        SessionLeases { store: self }
+    }
+
+    /// Finds and stores the answers of calls under their idempotency keys.
+    #[inline]
+    #[must_use]
+    pub const fn idempotency(&self) -> IdempotencyKeys<'_> {
+        IdempotencyKeys { store: self }
+    }
+
     /// Opens the store: makes or upgrades the file, checks its settings, recovers what a dead
     /// process left. A file written by a newer version is opened for reading only.
     ///
@@ -93,11 +124,11 @@ impl Store {
         migration::upgrade(&conn, &layout, options.now, MIGRATIONS)?;
         check_after_poison(&conn, &layout)?;
         rebuild::finish_pending(&conn, &mut |_| {}).map_err(DatabaseOpenError::Rebuild)?;
-        let housekeeping = || -> Result<LeaseOwner> {
+        let housekeeping = || -> Result<OwnerRegistration> {
             crate::data_layout::sync_dir(layout.root())?;
             lease_owner::remove_dead_owner_files(&layout, options.now)?;
             blobs.remove_stale_temp_files()?;
-            LeaseOwner::register(&layout)
+            OwnerRegistration::register(&layout)
         };
         let owner = housekeeping().map_err(|e| DatabaseOpenError::Directory {
             path: layout.root().to_path_buf(),
@@ -291,7 +322,7 @@ impl Store {
         }
     }
 
-    fn owner(&self) -> Result<&LeaseOwner> {
+    pub(crate) fn owner(&self) -> Result<&OwnerRegistration> {
         match &self.mode {
             StoreAccess::Write { owner, .. } => Ok(owner),
             StoreAccess::ReadOnly { reason } => {
@@ -303,59 +334,13 @@ impl Store {
     /// Takes the open lock if no other process has the store open; nobody can open it until the
     /// lock is dropped.
     pub(crate) fn lock_exclusively(&self, now: EpochMillis) -> Result<File> {
-        let own = self.owner_id()?;
+        let own = self.leases().owner_id()?;
         let lock = acquire_open_lock(&self.layout)?;
         let by = lease_owner::other_live_owners(&self.layout, own, now)?;
         if by.is_empty() {
             return Ok(lock);
         }
         Err(StoreError::InUse { file: self.layout.database(), by })
-    }
-
-    /// This process as a holder of leases.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::ReadOnly`].
-    pub fn owner_id(&self) -> Result<&OwnerId> {
-        Ok(&self.owner()?.id)
-    }
-
-    /// Takes the lease on a session (R27).
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Busy`] if a living process holds it.
-    pub fn acquire_lease(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        takeover: LeaseTakeover,
-    ) -> Result<Lease> {
-        let owner = self.owner_id()?.clone();
-        let (layout, session) = (self.layout.clone(), session.clone());
-        self.write(ctx, move |tx| tx.leases().acquire(&layout, &session, &owner, takeover)).wait()
-    }
-
-    /// Tells whether a process that lives holds the lease on a session, this one included.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::NoSession`].
-    pub fn is_leased(&self, ctx: &Context, session: &SessionId) -> Result<bool> {
-        match self.read(ctx, |r| r.turns().lease_holder(session))? {
-            Some(owner) => lease_owner::is_alive(&self.layout, &owner, ctx.now),
-            None => Ok(false),
-        }
-    }
-
-    /// Shows other processes that this one lives, where file locks cannot.
-    ///
-    /// # Errors
-    ///
-    /// If the owner file cannot be touched.
-    pub fn heartbeat(&self, now: EpochMillis) -> Result<()> {
-        self.owner()?.heartbeat(now)
     }
 }
 

@@ -1,11 +1,11 @@
 //! Recovery: ends what dead processes left running. One function, safe to run by several at once.
 
-use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::call_context::{Context, OwnerId};
+use turnstone_core::id::TurnId;
 use turnstone_core::turn::{RecoveryAction, TurnOutcome, TurnState};
 
-use crate::context::{Context, Lease, OwnerId};
 use crate::error::Result;
-use crate::lease_owner::{self, is_alive};
+use crate::lease_owner::is_alive;
 use crate::mutation::{EndTurn, TurnEnder};
 use crate::read::{ReadTx, parse_stored};
 use crate::store::Store;
@@ -43,7 +43,7 @@ pub(crate) fn recover_turns(store: &Store, ctx: &Context) -> Result<TurnRecovery
 /// runs a turn. What cannot be found out is left to recovery, which says why.
 pub(crate) fn has_dead_turns(store: &Store, ctx: &Context, reader: &ReadTx<'_>) -> bool {
     // Who may not write cannot end a turn either.
-    let Ok(own) = store.owner_id() else { return false };
+    let Ok(own) = store.leases().owner_id() else { return false };
     let Ok(running) = reader.turns().running() else { return false };
     let mut owners: Vec<_> = running.into_iter().map(|(_, _, owner)| owner).collect();
     owners.dedup();
@@ -90,36 +90,4 @@ fn interrupt_turn(
             Ok(true)
         })
         .wait()
-}
-
-impl Store {
-    /// Gives a lease back after a turn.
-    ///
-    /// # Errors
-    ///
-    /// Only what the database refuses; false if the lease was lost before or a turn needs it.
-    pub fn release_lease(&self, ctx: &Context, lease: &Lease) -> Result<bool> {
-        let lease = lease.clone();
-        self.write(ctx, move |tx| tx.leases().release(&lease)).wait()
-    }
-}
-
-impl Store {
-    /// Archived sessions that say under `mark` which process works on them, and it is dead.
-    ///
-    /// # Errors
-    ///
-    /// Only what the database refuses, or an owner that cannot be looked at.
-    pub fn find_abandoned_sessions(&self, ctx: &Context, mark: &str) -> Result<Vec<SessionId>> {
-        let mut found = Vec::new();
-        for session in self.read(ctx, |r| r.sessions().archived_with_field(mark))? {
-            let owner = session.extra.get(mark).and_then(serde_json::Value::as_str);
-            // Anything else was not written by us, and says nothing.
-            let Some(owner) = owner.and_then(lease_owner::parse_owner_id) else { continue };
-            if !is_alive(self.layout(), &owner, ctx.now)? {
-                found.push(session.id);
-            }
-        }
-        Ok(found)
-    }
 }

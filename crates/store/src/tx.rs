@@ -4,6 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension};
+use turnstone_core::call_context::Context;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
@@ -11,7 +12,6 @@ use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 use crate::actor_name;
 use crate::blob::BlobDir;
 use crate::consumer::ConsumerMutations;
-use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::event_append::AssignedSeq;
 use crate::lease_owner::LeaseMutations;

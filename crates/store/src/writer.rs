@@ -16,11 +16,11 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, Sender, TryRecvError, channel, sync_channel};
 
 use rusqlite::Connection;
+use turnstone_core::call_context::Context;
 
 use crate::blob::BlobDir;
 use crate::commit_watch::CommitWatch;
 use crate::connection::{self, WAL_LIMIT};
-use crate::context::Context;
 use crate::error::{Result, StoreError, classify_sqlite_error};
 use crate::tx::{CommitGroup, Tx};
 use crate::writer_job::{MutationJob, PendingWrite, QueuedMaintenance, QueuedMutation, WriterJob};

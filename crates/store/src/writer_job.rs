@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 
 use rusqlite::Connection;
+use turnstone_core::call_context::Context;
 
 use crate::blob::BlobDir;
-use crate::context::Context;
 use crate::error::{Result, StoreError, classify_sqlite_error};
 use crate::tx::{CommitGroup, Tx};
 

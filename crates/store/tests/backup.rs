@@ -19,7 +19,7 @@ fn backup_opens_as_a_complete_store() {
     .expect("written");
     let target = dir.path().join("backup/monday");
 
-    let report = store.backup(&ctx(), &target).expect("backed up");
+    let report = store.maintenance().back_up(&ctx(), &target).expect("backed up");
 
     assert_eq!((report.values, report.value_bytes), (1, 400_000));
     assert_eq!((report.events, report.missing.len()), (4, 0));
@@ -59,7 +59,7 @@ fn backup_under_load_is_a_consistent_snapshot() {
         for round in 0..4 {
             std::thread::sleep(std::time::Duration::from_millis(40));
             let target = dir.path().join(format!("backup/{round}"));
-            let report = store.backup(&ctx(), &target).expect("backed up");
+            let report = store.maintenance().back_up(&ctx(), &target).expect("backed up");
             let seen = diagnose(&DataLayout::new(&target), NOW);
             assert!(seen.is_sound(), "{:?}", seen.findings);
             assert_eq!(seen.events, report.events);
@@ -74,14 +74,15 @@ fn backup_refuses_to_overwrite() {
     let store = with_sessions(dir.path(), &["ses_a"]);
     let target = tempfile::tempdir().expect("temp dir");
     fs_err::write(target.path().join("mine"), "x").expect("written");
-    let refused = store.backup(&ctx(), target.path()).expect_err("refused");
+    let refused = store.maintenance().back_up(&ctx(), target.path()).expect_err("refused");
     assert!(matches!(refused, StoreError::Invalid(_)), "{refused}");
-    let file = store.backup(&ctx(), &target.path().join("mine")).expect_err("refused");
+    let file =
+        store.maintenance().back_up(&ctx(), &target.path().join("mine")).expect_err("refused");
     assert!(matches!(file, StoreError::Invalid(_)), "{file}");
     let left: Vec<_> = fs_err::read_dir(target.path()).expect("lists").collect();
     assert_eq!(left.len(), 1, "nothing half-made is left: {left:?}");
     let empty = tempfile::tempdir().expect("temp dir");
-    store.backup(&ctx(), empty.path()).expect("an empty directory is fine");
+    store.maintenance().back_up(&ctx(), empty.path()).expect("an empty directory is fine");
 }
 
 #[test]
@@ -95,7 +96,8 @@ fn backup_reports_missing_blob_and_saves_the_rest() {
     .expect("written");
     fs_err::remove_dir_all(dir.path().join("blob")).expect("removed");
     fs_err::create_dir(dir.path().join("blob")).expect("made");
-    let report = store.backup(&ctx(), &dir.path().join("backup/x")).expect("backed up");
+    let report =
+        store.maintenance().back_up(&ctx(), &dir.path().join("backup/x")).expect("backed up");
     assert_eq!(report.missing.len(), 1);
     let copy = open(&dir.path().join("backup/x"));
     assert_eq!(copy.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads").title, "T");

@@ -31,7 +31,7 @@ fn store_with_session_tree(dir: &std::path::Path) -> Store {
 }
 
 fn purge(store: &Store) {
-    while !store.purge_deleted(&ctx(), 1).expect("purges") {}
+    while !store.maintenance().purge_deleted(&ctx(), 1).expect("purges") {}
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn purge_leaves_only_the_tombstone() {
         .expect("stream");
     let spans: Vec<_> = stream.events.iter().map(|e| (e.seq.map(|s| s.0), e.span)).collect();
     assert_eq!(spans, [(Some(3), 3), (Some(4), 1)]);
-    assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
+    assert!(store.maintenance().verify_projections().expect("verifies").is_empty());
     assert_eq!(
         store
             .read(&ctx(), |r| r.messages().get_part(&sid("ses_other"), &pid("prt_o")))
@@ -121,7 +121,7 @@ fn deleting_a_long_session_is_bounded_and_interruptible() {
         .collect();
     tickets.into_iter().for_each(|t| t.wait().expect("written"));
     store.delete_session(&ctx(), &sid("ses_a")).expect("deleted");
-    assert!(!store.purge_deleted(&ctx(), 3).expect("some"), "not done yet");
+    assert!(!store.maintenance().purge_deleted(&ctx(), 3).expect("some"), "not done yet");
     drop(store);
     let store = open(dir.path());
     purge(&store);
@@ -142,7 +142,8 @@ fn deleting_a_long_session_is_bounded_and_interruptible() {
 fn deleting_a_busy_session_aborts_its_turn_first() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
+    let lease =
+        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: "trn_1".parse().expect("id"),

@@ -209,7 +209,8 @@ fn doctor_finds_leftovers_of_dead_processes() {
 fn dead_turn_is_reported_and_ended_by_next_open() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
+    let lease =
+        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
     let id: turnstone_core::id::TurnId = "trn_1".parse().expect("id");
     let new = NewTurn { id: id.clone(), message: user("ses_a", "msg_a", 1), parts: vec![] };
     store

@@ -125,7 +125,8 @@ fn feed_resolves_turn_and_abort_events() {
         .write(&ctx(), |tx| tx.sessions().create(&session("ses_a")).map(drop))
         .wait()
         .expect("made");
-    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("a lease");
+    let lease =
+        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("a lease");
     let turn: turnstone_core::id::TurnId = "trn_1".parse().expect("an id");
     let new = NewTurn { id: turn.clone(), message: user("ses_a", "msg_1", 1), parts: Vec::new() };
     let named = turn.clone();
@@ -169,7 +170,7 @@ fn feed_of_deleted_session_keeps_its_location() {
     assert!(
         matches!(&told.body, FeedBody::SessionDeleted(Some(then)) if then.session.title == "all are gone")
     );
-    while !store.purge_deleted(&ctx(), 100).expect("purged") {}
+    while !store.maintenance().purge_deleted(&ctx(), 100).expect("purged") {}
     let told = last(&store);
     assert_eq!(told.body, FeedBody::SessionDeleted(None));
     let place = told.session.and_then(|session| session.location).expect("a place");

@@ -160,7 +160,7 @@ fn a_crash_during_a_rebuild_is_finished_by_the_next_open() {
         let store = open(dir.path());
 
         assert_eq!(support::projections(dir.path()), before, "after {skip}");
-        assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+        assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
     }
 }
 
@@ -179,7 +179,8 @@ fn newer_schema_opens_read_only() {
     let refused = write(&store, |tx| tx.sessions().put(&session("ses_a"))).expect_err("refused");
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     assert!(refused.to_string().contains("newer version"), "{refused}");
-    let lease = store.acquire_lease(&ctx(), &sid("ses_a"), turnstone_store::LeaseTakeover::Force);
+    let lease =
+        store.leases().acquire(&ctx(), &sid("ses_a"), turnstone_store::LeaseTakeover::Force);
     assert!(matches!(lease, Err(StoreError::ReadOnly { .. })));
     drop(store);
     assert_eq!(hash(&dir.path().join("turnstone.db")), before);

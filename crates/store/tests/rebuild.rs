@@ -34,14 +34,14 @@ proptest! {
         run_commands(&store, &commands);
         let before = projections(dir.path());
         let events = log(&store);
-        prop_assert_eq!(store.verify_projections(&ctx()).expect("verifies"), vec![]);
+        prop_assert_eq!(store.maintenance().verify_projections().expect("verifies"), vec![]);
 
         let (store, rebuilt) = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds");
 
         prop_assert_eq!(rebuilt.events, events.len() as u64);
         prop_assert_eq!(projections(dir.path()), before);
         prop_assert_eq!(log(&store), events);
-        prop_assert_eq!(store.verify_projections(&ctx()).expect("verifies"), vec![]);
+        prop_assert_eq!(store.maintenance().verify_projections().expect("verifies"), vec![]);
     }
 }
 
@@ -59,7 +59,7 @@ fn rebuild_fixes_changed_projection() {
         )
         .expect("changed");
 
-    let found = store.verify_projections(&ctx()).expect("verifies");
+    let found = store.maintenance().verify_projections().expect("verifies");
 
     let tables: Vec<_> = found.iter().map(|m| m.table).collect();
     assert_eq!(tables, ["todo", "message", "session"]);
@@ -81,14 +81,18 @@ fn rebuild_keeps_deleted_session_deleted() {
              UPDATE session SET hidden = 1 WHERE id = 'ses_a';",
         )
         .expect("changed");
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), [], "half purged is no error");
+    assert_eq!(
+        store.maintenance().verify_projections().expect("verifies"),
+        [],
+        "half purged is no error"
+    );
 
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
 
     let left = store.read(&ctx(), |r| r.sessions().find(&sid("ses_a"))).expect("reads");
     assert_eq!(left, None);
     assert!(store.read(&ctx(), |r| r.sessions().get(&sid("ses_b"))).is_ok());
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+    assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
 }
 
 #[test]
@@ -129,7 +133,7 @@ fn a_rebuild_is_refused_while_another_process_has_the_store_open() {
     let refused = store.rebuild(&ctx(), &mut |_| {}).err().expect("refused");
 
     let StoreError::InUse { by, .. } = &refused else { panic!("{refused}") };
-    let name = other.owner_id().expect("owner").as_str().to_owned();
+    let name = other.leases().owner_id().expect("owner").as_str().to_owned();
     assert!(by.len() == 1 && by[0].contains(&name), "{by:?}");
     assert!(by[0].contains(&std::process::id().to_string()), "{by:?}");
     assert_eq!(projections(dir.path()), before);
@@ -175,7 +179,7 @@ fn an_interrupted_rebuild_is_finished_by_the_next_open() {
         let store = open(dir.path());
 
         assert_eq!(projections(dir.path()), before);
-        assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+        assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
         let seq = write(&store, |tx| tx.sessions().put(&session("ses_a"))).map(drop);
         assert!(seq.is_ok());
     }

@@ -125,7 +125,10 @@ fn fill(store: &Store, seed: u64) {
 fn delete_and_compact(store: &Store) {
     store.delete_session(&ctx(), &sid("ses_gone")).expect("deleted");
     let limits = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
-    store.maintain_with(&ctx(), MaintenanceBudget::unlimited(), &limits).expect("compacted");
+    store
+        .maintenance()
+        .run_with(&ctx(), MaintenanceBudget::unlimited(), &limits)
+        .expect("compacted");
 }
 
 fn create_original(seed: u64) -> OriginalStore {
@@ -192,7 +195,7 @@ fn check_salvage(original: &OriginalStore, dir: &Path, what: &str) -> Option<Sal
     assert!(done.remaining.is_empty(), "{what}: {:#?}", done.remaining);
     let end = last_cursor(target.path());
     let store = open(target.path());
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), [], "{what}");
+    assert_eq!(store.maintenance().verify_projections().expect("verifies"), [], "{what}");
     let names_kept =
         done.tables.iter().all(|t| t.table != "actor" || t.damaged + t.unreadable == 0);
     for id in &done.complete {
@@ -234,7 +237,7 @@ fn open_and_read(dir: &Path) {
         drop(store.read(&ctx(), |r| r.messages().list(&sid(id), None, 1000)));
         drop(store.write(&ctx(), move |tx| tx.sessions().put(&session(id))).wait());
     }
-    drop(store.verify_projections(&ctx()));
+    drop(store.maintenance().verify_projections());
 }
 
 /// Damages copies of a store many times over.

@@ -100,7 +100,7 @@ impl SizeTestStore {
     }
 
     fn sizes(&self) -> DatabaseSizes {
-        self.store.measure_sizes(&self.ctx, 3).expect("sizes")
+        self.store.maintenance().measure_sizes(&self.ctx, 3).expect("sizes")
     }
 }
 
@@ -118,8 +118,11 @@ fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
     let end = case.text(text.clone(), true);
     case.store.write(&case.ctx, move |tx| tx.messages().put_part(&end)).wait().expect("sealed");
     let upkeep = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
-    let done =
-        case.store.maintain_with(&case.ctx, MaintenanceBudget::unlimited(), &upkeep).expect("done");
+    let done = case
+        .store
+        .maintenance()
+        .run_with(&case.ctx, MaintenanceBudget::unlimited(), &upkeep)
+        .expect("done");
     let (after, sizes) = (case.files(), case.sizes());
 
     println!(

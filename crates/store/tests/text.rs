@@ -109,7 +109,7 @@ fn finishing_a_part_keeps_streamed_text_in_place() {
     assert_eq!(stored_text(&store), "something else");
     let lost = write(&store, |tx| tx.messages().append_text(&sid("ses_a"), &pid("prt_t"), "x"));
     assert!(matches!(lost, Err(StoreError::Invalid(_))), "{lost:?}");
-    assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
+    assert!(store.maintenance().verify_projections().expect("verifies").is_empty());
 }
 
 #[test]

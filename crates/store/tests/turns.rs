@@ -24,7 +24,7 @@ fn turn_id(text: &str) -> TurnId {
 /// A store with a session, its lease, and an open turn in the given state.
 fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     let store = with_sessions(dir, &[SES]);
-    let lease = store.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let lease = store.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: turn_id("trn_1"),
@@ -173,7 +173,7 @@ fn only_lease_holder_writes_during_a_turn() {
     .expect("renamed");
     // A takeover fences the former holder.
     let second = open(dir.path());
-    let taken = second.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::Force).expect("taken");
+    let taken = second.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::Force).expect("taken");
     let late = store.write(&owned, |tx| tx.messages().put(&assistant(SES, "msg_c", 2))).wait();
     assert!(matches!(late, Err(StoreError::Fenced(_))));
     second
@@ -216,7 +216,7 @@ fn waiting_turn_survives_its_owner_and_can_be_answered() {
     let changed = write(&store, move |tx| tx.requests().resolve(&id, &RequestState::Withdrawn));
     assert!(matches!(changed, Err(StoreError::Conflict { .. })), "the first answer counts");
     // The next runner that leases the session resumes it, exactly once.
-    let lease = store.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let lease = store.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     assert_eq!(step(&store, &owned, TurnEvent::Answered).expect("resumes"), TurnState::Running);
     let events = log(&store).len();
@@ -336,7 +336,7 @@ fn retry_status_lasts_until_next_transition() {
         store.read(&ctx(), |r| r.sessions().status(&sid(SES))).expect("status"),
         SessionStatus::Busy
     );
-    assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
+    assert!(store.maintenance().verify_projections().expect("verifies").is_empty());
 }
 
 #[test]

@@ -77,7 +77,7 @@ fn print_path(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
 
 fn print_sizes(ui: &mut Ui, app: &CliApp, args: &SizeArgs) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
-    let sizes = store.measure_sizes(&ctx, args.sessions)?;
+    let sizes = store.maintenance().measure_sizes(&ctx, args.sessions)?;
     if ui.wants_json() {
         ui.print_json(&sizes_json(&sizes))?;
         return Ok(ProgramExit::Ok);
@@ -173,7 +173,7 @@ fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, C
     let (store, ctx) = (app.open_store()?, app.context());
     let usual = || app.layout().backups().join(time_format::format_file_timestamp(app.now()));
     let target = args.target.clone().unwrap_or_else(usual);
-    let done = store.backup(&ctx, &target)?;
+    let done = store.maintenance().back_up(&ctx, &target)?;
     if ui.wants_json() {
         ui.print_json(&json!({
             "path": done.path,
@@ -204,10 +204,10 @@ fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, C
 
 fn compact(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
-    let before = store.measure_sizes(&ctx, 0)?;
-    while !store.purge_deleted(&ctx, 64)? {}
-    let done = store.maintain(&ctx, MaintenanceBudget::unlimited())?;
-    let after = store.measure_sizes(&ctx, 0)?;
+    let before = store.maintenance().measure_sizes(&ctx, 0)?;
+    while !store.maintenance().purge_deleted(&ctx, 64)? {}
+    let done = store.maintenance().run(&ctx, MaintenanceBudget::unlimited())?;
+    let after = store.maintenance().measure_sizes(&ctx, 0)?;
     let all = |sizes: &DatabaseSizes| sizes.database + sizes.wal + sizes.blob_files;
     let (before, after) = (all(&before), all(&after));
     if ui.wants_json() {

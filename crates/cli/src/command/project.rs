@@ -167,7 +167,7 @@ fn remove(ui: &mut Ui, app: &CliApp, args: &ProjectRemoveArgs) -> Result<Program
         .remove(&ctx, &project.id, args.force)
         .map_err(worktree::worktree_error)?;
     // The rows go now; if this is cut off, the next upkeep finishes it.
-    while !engine.store().purge_deleted(&ctx, 64)? {}
+    while !engine.store().maintenance().purge_deleted(&ctx, 64)? {}
     if ui.wants_json() {
         print_plan(ui, &done.removal)?;
     }

@@ -74,7 +74,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &SearchArgs) -> Result<Progra
     query.filter.archived = args.archived;
     query.cursor.clone_from(&args.cursor);
     query.limit = args.limit as usize;
-    let page = store.search(&ctx, &query)?;
+    let page = store.search_index().query(&ctx, &query)?;
     if ui.wants_json() {
         ui.print_json(&Value::Array(page.hits.iter().map(hit_json).collect()))?;
     } else {

@@ -209,7 +209,7 @@ impl ClientEdits {
     ///
     /// Only what the database refuses.
     pub fn record_response(&self, ctx: &Context, response: String) -> Result<()> {
-        Ok(self.store.store_answer(ctx, response)?)
+        Ok(self.store.idempotency().store_answer(ctx, response)?)
     }
 
     /// Passes the gate that protects the records of a session; returns the context to remove one with.

@@ -306,7 +306,7 @@ impl Permissions {
         let Some(waiting) = waiting else {
             return Ok(None);
         };
-        let lease = match self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead) {
+        let lease = match self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead) {
             Ok(lease) => lease,
             Err(StoreError::Busy(_)) => return Ok(None),
             Err(error) => return Err(error.into()),

@@ -124,7 +124,7 @@ impl Turns {
             if begun {
                 return Ok(Some(turn));
             }
-            self.store.release_lease(ctx, &turn.lease)?;
+            self.store.leases().release(ctx, &turn.lease)?;
         }
     }
 }

@@ -255,7 +255,7 @@ impl Turns {
             tx.turns().end(&end)
         };
         self.store.write(&turn.context(ctx), write).wait()?;
-        self.store.release_lease(ctx, &turn.lease)?;
+        self.store.leases().release(ctx, &turn.lease)?;
         Ok(())
     }
 

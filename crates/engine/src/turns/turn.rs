@@ -87,14 +87,14 @@ impl TurnLifecycle {
         begin: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Clone + Send + 'static,
     ) -> Result<Turn> {
         for _ in 0..MAX_LEASE_ATTEMPTS {
-            let lease = self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead)?;
+            let lease = self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead)?;
             let turn = Turn { session: session.clone(), id: id.clone(), lease };
             match self.store.write(&turn.context(ctx), begin.clone()).wait() {
                 Ok(()) => return Ok(turn),
                 // Another thread of this process ended a turn and gave back the lease both had.
                 Err(StoreError::Fenced(_)) => {}
                 Err(error) => {
-                    self.store.release_lease(ctx, &turn.lease)?;
+                    self.store.leases().release(ctx, &turn.lease)?;
                     return Err(error.into());
                 }
             }
@@ -123,7 +123,7 @@ impl TurnLifecycle {
             tx.turns().end(&end)
         };
         let ended = self.store.write(&turn.context(ctx), end_it).wait()?;
-        self.store.release_lease(ctx, &turn.lease)?;
+        self.store.leases().release(ctx, &turn.lease)?;
         Ok(ended)
     }
 

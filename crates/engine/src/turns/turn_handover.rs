@@ -14,7 +14,7 @@ impl Turns {
     ///
     /// [`StoreError::NoSession`].
     pub fn claim(&self, ctx: &Context, session: &SessionId, turn: &TurnId) -> Result<Option<Turn>> {
-        match self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead) {
+        match self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead) {
             Ok(lease) => Ok(Some(Turn { session: session.clone(), id: turn.clone(), lease })),
             Err(StoreError::Busy(_)) => Ok(None),
             Err(error) => Err(error.into()),
@@ -27,7 +27,7 @@ impl Turns {
     ///
     /// Only what the database refuses; a lease that another process took over is no error.
     pub fn release(&self, ctx: &Context, turn: &Turn) -> Result<()> {
-        match self.store.release_lease(ctx, &turn.lease) {
+        match self.store.leases().release(ctx, &turn.lease) {
             Ok(_) | Err(StoreError::Fenced(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }

@@ -73,7 +73,7 @@ fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
         let which = UndoTarget::Turn(turns[0].id.clone());
         let plan = engine.history().plan_undo(&ctx(), &session, &which, &UndoOptions::default())?;
         assert_eq!(plan.not_covered[0].2, "forgotten", "{point}");
-        let wrong = engine.store().verify_projections(&ctx())?;
+        let wrong = engine.store().maintenance().verify_projections()?;
         assert!(wrong.is_empty(), "{point}: {wrong:?}");
         let vault = engine.snapshots().open(&data.join("work"), ctx().now)?;
         assert!(vault.verify_objects()?.damaged.is_empty(), "{point}");

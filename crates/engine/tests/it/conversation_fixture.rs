@@ -132,7 +132,7 @@ impl EngineFixture {
     }
 
     pub(crate) fn assert_consistent(&self) {
-        let wrong = self.engine.store().verify_projections(&ctx()).expect("replays");
+        let wrong = self.engine.store().maintenance().verify_projections().expect("replays");
         assert_eq!(wrong, [], "the log alone rebuilds the tables");
     }
 }

@@ -85,7 +85,12 @@ fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
     fs_err::create_dir_all(data.join("output")).expect("made");
     fs_err::write(data.join("output/prt_short"), format!("cat .env\n{SECRET}\n")).expect("written");
     let search = |text: &str| {
-        let found = case.engine.store().search(&ctx(), &SearchQuery::new(text)).expect("searches");
+        let found = case
+            .engine
+            .store()
+            .search_index()
+            .query(&ctx(), &SearchQuery::new(text))
+            .expect("searches");
         found.hits.len()
     };
     assert!(search("hunter2") > 0 && !grep(&data).is_empty() && !objects(&case).is_empty());

@@ -100,7 +100,7 @@ fn fork_survives_deletion_of_original() {
     let (case, session) = two();
     let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     case.engine.store().delete_session(&ctx(), &session).expect("deletes");
-    while !case.engine.store().purge_deleted(&ctx(), 100).expect("purges") {}
+    while !case.engine.store().maintenance().purge_deleted(&ctx(), 100).expect("purges") {}
     let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
     let later = EpochMillis(NOW.0 + 30 * 24 * 3_600_000);
     let sweep = GcRequest {

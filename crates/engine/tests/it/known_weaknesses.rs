@@ -126,7 +126,7 @@ fn late_reader_learns_of_deleted_sessions() {
     case.run_turn(&session, "a", ("f", Some("one")));
     let away = case.engine.store().read(&ctx(), |r| r.log().last_cursor()).expect("reads");
     case.engine.store().delete_session(&ctx(), &session).expect("deleted");
-    while !case.engine.store().purge_deleted(&ctx(), 1).expect("purged") {}
+    while !case.engine.store().maintenance().purge_deleted(&ctx(), 1).expect("purged") {}
     let case = case.reopen();
     for from in [away, LogCursor(0)] {
         let page = case.engine.store().read(&ctx(), |r| r.log().after(from, 1000)).expect("reads");

@@ -9,9 +9,10 @@ use serde::Serialize;
 use turnstone_core::id::ProjectId;
 use turnstone_store::{Actor, Context, Store, StoreError};
 
-use super::project_import::{ExistingProject, ProjectApprovals};
+use super::project_import::{self, ExistingProject, ProjectApprovals};
 use super::rule_trust::RuleTrust;
-use super::session_import::CurrentSession;
+use super::session_extras;
+use super::session_import::{self, CurrentSession};
 use super::write_batch::{ImportWriteResult, QueuedWrite, WriteBatch};
 use crate::conversion;
 use crate::import_report::{ImportReport, RecordOutcome, to_printable};
@@ -149,7 +150,7 @@ impl PlannedImport {
             }
         });
         let flushed = match failed {
-            None => run.finish_approvals().and_then(|()| run.flush()),
+            None => project_import::finish_approvals(&mut run).and_then(|()| run.flush()),
             Some(_) => Ok(()),
         };
         run.note_completed_fields();
@@ -189,27 +190,37 @@ pub(super) struct ImportRun<'a> {
 impl ImportRun<'_> {
     fn import_record(&mut self, record: SourceRecord) -> Result<(), StoreError> {
         if !matches!(record, SourceRecord::Approval { .. }) {
-            self.finish_approvals()?;
+            project_import::finish_approvals(self)?;
         }
         match record {
             SourceRecord::Project { id, body } => {
-                self.import_project(&id, conversion::convert_project(&id, body))
+                project_import::import_project(self, &id, conversion::convert_project(&id, body))
             }
             SourceRecord::ImpliedProject { project, worktree } => {
-                self.import_implied_project(&project, &worktree)
+                project_import::import_implied_project(self, &project, &worktree)
             }
             SourceRecord::Approval { id, project, body } => {
-                self.import_approval(id, &project, body)
+                project_import::import_approval(self, id, &project, body)
             }
-            SourceRecord::Session { id, project, body } => self.import_session(id, &project, body),
+            SourceRecord::Session { id, project, body } => {
+                session_import::import_session(self, id, &project, body)
+            }
             SourceRecord::Message { id, session, created, body } => {
-                self.import_message(id, &session, (body, created))
+                session_import::import_message(self, id, &session, (body, created))
             }
-            SourceRecord::Part { id, message, body } => self.import_part(id, &message, body),
-            SourceRecord::Todos { session, body } => self.import_todos(&session, body),
-            SourceRecord::Share { session, body } => self.import_share(session, body),
-            SourceRecord::Diff { session, body } => self.import_diff(session, body),
-            SourceRecord::EndOfSession => self.finish_session(),
+            SourceRecord::Part { id, message, body } => {
+                session_import::import_part(self, id, &message, body)
+            }
+            SourceRecord::Todos { session, body } => {
+                session_extras::import_todos(self, &session, body)
+            }
+            SourceRecord::Share { session, body } => {
+                session_extras::import_share(self, session, body)
+            }
+            SourceRecord::Diff { session, body } => {
+                session_extras::import_diff(self, session, body)
+            }
+            SourceRecord::EndOfSession => session_import::finish_session(self),
             SourceRecord::Unreadable { kind, id, reason } => {
                 if kind == RecordKind::Session {
                     self.current = None;

@@ -10,7 +10,7 @@ use turnstone_core::permission::PermissionRule;
 use turnstone_store::StoreError;
 
 use super::import_run::ImportRun;
-use super::rule_trust::{RuleTrust, merge_project_rules};
+use super::rule_trust::{self, RuleTrust, merge_project_rules};
 use super::write_batch::{ImportWrite, ImportedProjectUpdate, QueuedWrite};
 use crate::conversion;
 use crate::foreign_id::map_foreign_id;
@@ -50,309 +50,314 @@ pub(super) struct ProjectApprovals {
     new: Vec<PermissionRule>,
 }
 
-impl ImportRun<'_> {
-    pub(super) fn import_project(
-        &mut self,
-        id: &str,
-        adopted: Result<Project, conversion::ConversionError>,
-    ) -> Result<(), StoreError> {
-        let mut project = match adopted {
-            Ok(project) => project,
-            Err(reason) => {
-                self.record_outcome(
-                    RecordKind::Project,
-                    id,
-                    RecordOutcome::Rejected(to_printable(&reason)),
-                );
-                return Ok(());
-            }
-        };
-        if self.projects.contains_key(id) {
-            // A source that names it twice: the first must be here to be found.
-            self.flush()?;
-        }
-        let rules = project.permission.take().unwrap_or_default();
-        let commands = project.commands.take();
-        let is_here = self.store.read(&self.ctx, |r| r.projects().find(&project.id))?.is_some();
-        let home = self.enclosing_project(&project.worktree, &project.id).filter(|_| !is_here);
-        let target = home.map_or_else(|| project.id.clone(), |(id, ..)| id);
-        self.report_project_rules(id, &target, (&rules, commands.as_ref()))?;
-        self.projects.insert(id.to_owned(), target.clone());
-        let write = if is_here || target != project.id {
-            if target != project.id {
-                let note = format!("project {id} lies in project {target}: its sessions go there");
-                self.report.add_note(&note);
-            }
-            let Project { name, icon, .. } = project;
-            let trust = self.trust;
-            ImportWrite::Update(Box::new(ImportedProjectUpdate {
-                id: target,
-                name,
-                icon,
-                commands,
-                rules,
-                trust,
-            }))
-        } else {
-            self.unclaimed_directories.insert(target, take_further_directories(&mut project));
-            merge_project_rules(&mut project, &rules, self.trust);
-            project.commands = commands.filter(|_| self.trust == RuleTrust::Trusted);
-            ImportWrite::Project(Box::new(project))
-        };
-        self.push(QueuedWrite {
-            kind: RecordKind::Project,
-            id: id.to_owned(),
-            count: 1,
-            fresh: false,
-            write,
-        })
-    }
-
-    /// Lists what a project of the source says about permissions, as far as it is not in effect.
-    fn report_project_rules(
-        &mut self,
-        id: &str,
-        target: &ProjectId,
-        (rules, commands): (&[PermissionRule], Option<&Value>),
-    ) -> Result<(), StoreError> {
-        let here = self.store.read(&self.ctx, |r| r.projects().find(target))?;
-        let live = here.as_ref().and_then(|here| here.permission.clone()).unwrap_or_default();
-        let of = format!("project {id}");
-        self.carried_rules().add_rules(&of, &super::rule_trust::rules_not_in(rules.iter(), &live));
-        if let Some(commands) = commands
-            && here.is_none_or(|here| here.commands.is_none())
-        {
-            let start = commands.get("start").and_then(Value::as_str).map(str::to_owned);
-            let text = start.unwrap_or_else(|| commands.to_string());
-            self.carried_rules().add_command(&of, &text);
-        }
-        Ok(())
-    }
-
-    /// A project the source has no record of: made from its sessions unless it is here.
-    pub(super) fn import_implied_project(
-        &mut self,
-        id: &str,
-        worktree: &str,
-    ) -> Result<(), StoreError> {
-        if self.projects.contains_key(id) {
+pub(super) fn import_project(
+    run: &mut ImportRun<'_>,
+    id: &str,
+    adopted: Result<Project, conversion::ConversionError>,
+) -> Result<(), StoreError> {
+    let mut project = match adopted {
+        Ok(project) => project,
+        Err(reason) => {
+            run.record_outcome(
+                RecordKind::Project,
+                id,
+                RecordOutcome::Rejected(to_printable(&reason)),
+            );
             return Ok(());
         }
-        let Some(fitted) = map_foreign_id::<ProjectId>(id) else {
-            return Ok(());
-        };
-        if self.store.read(&self.ctx, |r| r.projects().find(&fitted.id))?.is_some() {
-            self.projects.insert(id.to_owned(), fitted.id);
-            self.record_outcome(RecordKind::Project, id, RecordOutcome::Unchanged);
-            return Ok(());
-        }
-        self.import_project(id, conversion::project_from_worktree(id, worktree))
+    };
+    if run.projects.contains_key(id) {
+        // A source that names it twice: the first must be here to be found.
+        run.flush()?;
     }
-
-    /// The project here for a project of the source; none if it was not accepted.
-    pub(super) fn existing_project_id(&self, id: &str) -> Result<Option<ProjectId>, StoreError> {
-        if let Some(here) = self.projects.get(id) {
-            return Ok(Some(here.clone()));
+    let rules = project.permission.take().unwrap_or_default();
+    let commands = project.commands.take();
+    let is_here = run.store.read(&run.ctx, |r| r.projects().find(&project.id))?.is_some();
+    let home = enclosing_project(run, &project.worktree, &project.id).filter(|_| !is_here);
+    let target = home.map_or_else(|| project.id.clone(), |(id, ..)| id);
+    report_project_rules(run, id, &target, (&rules, commands.as_ref()))?;
+    run.projects.insert(id.to_owned(), target.clone());
+    let write = if is_here || target != project.id {
+        if target != project.id {
+            let note = format!("project {id} lies in project {target}: its sessions go there");
+            run.report.add_note(&note);
         }
-        let Some(fitted) = map_foreign_id::<ProjectId>(id) else {
-            return Ok(None);
-        };
-        let here = self.store.read(&self.ctx, |r| r.projects().find(&fitted.id))?;
-        Ok(here.map(|here| here.id))
+        let Project { name, icon, .. } = project;
+        let trust = run.trust;
+        ImportWrite::Update(Box::new(ImportedProjectUpdate {
+            id: target,
+            name,
+            icon,
+            commands,
+            rules,
+            trust,
+        }))
+    } else {
+        run.unclaimed_directories.insert(target, take_further_directories(&mut project));
+        merge_project_rules(&mut project, &rules, run.trust);
+        project.commands = commands.filter(|_| run.trust == RuleTrust::Trusted);
+        ImportWrite::Project(Box::new(project))
+    };
+    run.push(QueuedWrite {
+        kind: RecordKind::Project,
+        id: id.to_owned(),
+        count: 1,
+        fresh: false,
+        write,
+    })
+}
+
+/// Lists what a project of the source says about permissions, as far as it is not in effect.
+fn report_project_rules(
+    run: &mut ImportRun<'_>,
+    id: &str,
+    target: &ProjectId,
+    (rules, commands): (&[PermissionRule], Option<&Value>),
+) -> Result<(), StoreError> {
+    let here = run.store.read(&run.ctx, |r| r.projects().find(target))?;
+    let live = here.as_ref().and_then(|here| here.permission.clone()).unwrap_or_default();
+    let of = format!("project {id}");
+    rule_trust::carried_rules(run).add_rules(&of, &rule_trust::rules_not_in(rules.iter(), &live));
+    if let Some(commands) = commands
+        && here.is_none_or(|here| here.commands.is_none())
+    {
+        let start = commands.get("start").and_then(Value::as_str).map(str::to_owned);
+        let text = start.unwrap_or_else(|| commands.to_string());
+        rule_trust::carried_rules(run).add_command(&of, &text);
     }
+    Ok(())
+}
 
-    /// The project that was here before and holds a directory: its id, and the directory's real path with
-    /// the root above it. What a person set for that project counts in all of its directories, so an
-    /// import cannot give one of them to another project.
-    fn enclosing_project(
-        &self,
-        directory: &str,
-        claimed: &ProjectId,
-    ) -> Option<(ProjectId, PathBuf, PathBuf)> {
-        let named = Path::new(directory);
-        if self.existing_projects.is_empty() || !named.is_absolute() {
-            return None;
-        }
-        let real = real_path(named);
-        let all = self
-            .existing_projects
-            .iter()
-            .flat_map(|it| it.roots.iter().map(move |root| (it, root)));
-        let above = all.filter(|(_, root)| real.starts_with(root));
-        let (known, root) =
-            above.max_by_key(|(it, root)| (root.components().count(), it.id == *claimed))?;
-        Some((known.id.clone(), root.clone(), real))
+/// A project the source has no record of: made from its sessions unless it is here.
+pub(super) fn import_implied_project(
+    run: &mut ImportRun<'_>,
+    id: &str,
+    worktree: &str,
+) -> Result<(), StoreError> {
+    if run.projects.contains_key(id) {
+        return Ok(());
     }
+    let Some(fitted) = map_foreign_id::<ProjectId>(id) else {
+        return Ok(());
+    };
+    if run.store.read(&run.ctx, |r| r.projects().find(&fitted.id))?.is_some() {
+        run.projects.insert(id.to_owned(), fitted.id);
+        run.record_outcome(RecordKind::Project, id, RecordOutcome::Unchanged);
+        return Ok(());
+    }
+    import_project(run, id, conversion::project_from_worktree(id, worktree))
+}
 
-    /// Puts a new session into the project that holds its directory, and looks at its parent.
-    pub(super) fn assign_session(&mut self, session: &mut Session) -> Result<(), StoreError> {
-        if let Some((project, root, real)) =
-            self.enclosing_project(&session.directory, &session.project)
-        {
-            if project != session.project {
-                let (id, claimed) = (&session.id, &session.project);
-                let note = format!(
-                    "session {id} of project {claimed} works in project {project}, and is its"
-                );
-                self.report.add_note(&note);
-                session.path =
-                    real.strip_prefix(&root).ok().map(|p| p.to_string_lossy().into_owned());
-                session.project = project;
-            }
-            // By another name its directory would be outside of the project and of its rules.
-            let named = Path::new(&session.directory);
-            if !named.starts_with(&root) || leads_up(named) {
-                session.directory = real.to_string_lossy().into_owned();
-            }
-        } else {
-            self.separate_session(session)?;
-        }
-        self.add_session_directory(session)?;
-        let Some(parent) = session.parent.clone() else {
-            return Ok(());
-        };
-        let is_local = self.store.read(&self.ctx, |r| match r.sessions().find(&parent)? {
-            Some(_) => Ok(r.sessions().actor(&parent)? != super::IMPORT_ACTOR),
-            None => Ok(false),
-        })?;
-        if is_local {
-            session.parent = None;
+/// The project here for a project of the source; none if it was not accepted.
+pub(super) fn existing_project_id(
+    run: &ImportRun<'_>,
+    id: &str,
+) -> Result<Option<ProjectId>, StoreError> {
+    if let Some(here) = run.projects.get(id) {
+        return Ok(Some(here.clone()));
+    }
+    let Some(fitted) = map_foreign_id::<ProjectId>(id) else {
+        return Ok(None);
+    };
+    let here = run.store.read(&run.ctx, |r| r.projects().find(&fitted.id))?;
+    Ok(here.map(|here| here.id))
+}
+
+/// The project that was here before and holds a directory: its id, and the directory's real path with
+/// the root above it. What a person set for that project counts in all of its directories, so an
+/// import cannot give one of them to another project.
+fn enclosing_project(
+    run: &ImportRun<'_>,
+    directory: &str,
+    claimed: &ProjectId,
+) -> Option<(ProjectId, PathBuf, PathBuf)> {
+    let named = Path::new(directory);
+    if run.existing_projects.is_empty() || !named.is_absolute() {
+        return None;
+    }
+    let real = real_path(named);
+    let all =
+        run.existing_projects.iter().flat_map(|it| it.roots.iter().map(move |root| (it, root)));
+    let above = all.filter(|(_, root)| real.starts_with(root));
+    let (known, root) =
+        above.max_by_key(|(it, root)| (root.components().count(), it.id == *claimed))?;
+    Some((known.id.clone(), root.clone(), real))
+}
+
+/// Puts a new session into the project that holds its directory, and looks at its parent.
+pub(super) fn assign_session(
+    run: &mut ImportRun<'_>,
+    session: &mut Session,
+) -> Result<(), StoreError> {
+    if let Some((project, root, real)) =
+        enclosing_project(run, &session.directory, &session.project)
+    {
+        if project != session.project {
+            let (id, claimed) = (&session.id, &session.project);
             let note =
-                format!("session {}: its parent {parent} was made here; left out", session.id);
-            self.report.add_note(&note);
+                format!("session {id} of project {claimed} works in project {project}, and is its");
+            run.report.add_note(&note);
+            session.path = real.strip_prefix(&root).ok().map(|p| p.to_string_lossy().into_owned());
+            session.project = project;
         }
-        Ok(())
+        // By another name its directory would be outside of the project and of its rules.
+        let named = Path::new(&session.directory);
+        if !named.starts_with(&root) || leads_up(named) {
+            session.directory = real.to_string_lossy().into_owned();
+        }
+    } else {
+        separate_session(run, session)?;
     }
+    add_session_directory(run, session)?;
+    let Some(parent) = session.parent.clone() else {
+        return Ok(());
+    };
+    let is_local = run.store.read(&run.ctx, |r| match r.sessions().find(&parent)? {
+        Some(_) => Ok(r.sessions().actor(&parent)? != super::IMPORT_ACTOR),
+        None => Ok(false),
+    })?;
+    if is_local {
+        session.parent = None;
+        let note = format!("session {}: its parent {parent} was made here; left out", session.id);
+        run.report.add_note(&note);
+    }
+    Ok(())
+}
 
-    /// Gives a session its own project if it names a project of here and lies outside of it: the rules of a
-    /// project count in its directories, and an import adds none to it.
-    fn separate_session(&mut self, session: &mut Session) -> Result<(), StoreError> {
-        let is_bounded = |it: &ExistingProject| it.id == session.project && !it.roots.is_empty();
-        let names_other = self.existing_projects.iter().any(is_bounded);
-        if !names_other || self.trust == RuleTrust::Trusted || session.directory.is_empty() {
-            return Ok(());
-        }
-        let directory = real_path(Path::new(&session.directory)).to_string_lossy().into_owned();
-        let hash = blake3::derive_key("turnstone imported project id v1", directory.as_bytes());
-        let id: String = hash.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
-        self.import_implied_project(&id, &directory)?;
-        let Some(own) = self.existing_project_id(&id)? else {
-            return Err(StoreError::Invalid(format!("no project for {directory}")));
-        };
-        let note = format!(
-            "session {}: {} is outside of project {}; it is in project {own}, and \
-             `turnstone import --trust` would let it join",
-            session.id,
-            to_printable(&directory),
-            session.project
-        );
-        self.report.add_note(&note);
-        (session.directory, session.path, session.project) = (directory, Some(String::new()), own);
-        Ok(())
+/// Gives a session its own project if it names a project of here and lies outside of it: the rules of a
+/// project count in its directories, and an import adds none to it.
+fn separate_session(run: &mut ImportRun<'_>, session: &mut Session) -> Result<(), StoreError> {
+    let is_bounded = |it: &ExistingProject| it.id == session.project && !it.roots.is_empty();
+    let names_other = run.existing_projects.iter().any(is_bounded);
+    if !names_other || run.trust == RuleTrust::Trusted || session.directory.is_empty() {
+        return Ok(());
     }
+    let directory = real_path(Path::new(&session.directory)).to_string_lossy().into_owned();
+    let hash = blake3::derive_key("turnstone imported project id v1", directory.as_bytes());
+    let id: String = hash.iter().take(20).map(|byte| format!("{byte:02x}")).collect();
+    import_implied_project(run, &id, &directory)?;
+    let Some(own) = existing_project_id(run, &id)? else {
+        return Err(StoreError::Invalid(format!("no project for {directory}")));
+    };
+    let note = format!(
+        "session {}: {} is outside of project {}; it is in project {own}, and \
+         `turnstone import --trust` would let it join",
+        session.id,
+        to_printable(&directory),
+        session.project
+    );
+    run.report.add_note(&note);
+    (session.directory, session.path, session.project) = (directory, Some(String::new()), own);
+    Ok(())
+}
 
-    /// Adds the further directory of a new project that a session of it works in.
-    fn add_session_directory(&mut self, session: &Session) -> Result<(), StoreError> {
-        let Some(further) = self.unclaimed_directories.get_mut(&session.project) else {
-            return Ok(());
-        };
-        let holds = |root: &String| Path::new(&session.directory).starts_with(root);
-        let Some(at) = further.iter().position(holds) else {
-            return Ok(());
-        };
-        let write = ImportWrite::Directory(session.project.clone(), further.swap_remove(at));
-        let id = session.project.to_string();
-        self.push(QueuedWrite { kind: RecordKind::Project, id, count: 0, fresh: false, write })
-    }
+/// Adds the further directory of a new project that a session of it works in.
+fn add_session_directory(run: &mut ImportRun<'_>, session: &Session) -> Result<(), StoreError> {
+    let Some(further) = run.unclaimed_directories.get_mut(&session.project) else {
+        return Ok(());
+    };
+    let holds = |root: &String| Path::new(&session.directory).starts_with(root);
+    let Some(at) = further.iter().position(holds) else {
+        return Ok(());
+    };
+    let write = ImportWrite::Directory(session.project.clone(), further.swap_remove(at));
+    let id = session.project.to_string();
+    run.push(QueuedWrite { kind: RecordKind::Project, id, count: 0, fresh: false, write })
+}
 
-    pub(super) fn import_approval(
-        &mut self,
-        id: String,
-        project: &str,
-        body: Value,
-    ) -> Result<(), StoreError> {
-        let Some(project) = self.existing_project_id(project)? else {
-            let reason = format!("project {} was not imported", to_printable(project));
-            return self.record_approval(&id, RecordOutcome::Orphaned(reason));
-        };
-        let rule = match conversion::convert_rule(body) {
-            Ok(rule) => rule,
-            Err(reason) => {
-                let rejected = RecordOutcome::Rejected(to_printable(&reason));
-                return self.record_approval(&id, rejected);
-            }
-        };
-        let group = self.approvals_of(&project)?;
-        if group.effective.contains(&rule) {
-            return self.record_approval(&id, RecordOutcome::Unchanged);
+pub(super) fn import_approval(
+    run: &mut ImportRun<'_>,
+    id: String,
+    project: &str,
+    body: Value,
+) -> Result<(), StoreError> {
+    let Some(project) = existing_project_id(run, project)? else {
+        let reason = format!("project {} was not imported", to_printable(project));
+        return record_approval(run, &id, RecordOutcome::Orphaned(reason));
+    };
+    let rule = match conversion::convert_rule(body) {
+        Ok(rule) => rule,
+        Err(reason) => {
+            let rejected = RecordOutcome::Rejected(to_printable(&reason));
+            return record_approval(run, &id, rejected);
         }
-        let is_about = |one: &PermissionRule| {
-            (&one.permission, &one.pattern) == (&rule.permission, &rule.pattern)
-        };
-        let is_decided = group.effective.iter().any(is_about);
-        let is_stored = group.inert.contains(&rule) || group.new.contains(&rule);
-        let is_full = group.inert.len() + group.new.len() >= MAX_APPROVALS;
-        if is_decided {
-            let reason = "another approval about the same is in effect here".to_owned();
-            return self.record_approval(&id, RecordOutcome::Rejected(reason));
+    };
+    let group = approvals_of(run, &project)?;
+    if group.effective.contains(&rule) {
+        return record_approval(run, &id, RecordOutcome::Unchanged);
+    }
+    let is_about =
+        |one: &PermissionRule| (&one.permission, &one.pattern) == (&rule.permission, &rule.pattern);
+    let is_decided = group.effective.iter().any(is_about);
+    let is_stored = group.inert.contains(&rule) || group.new.contains(&rule);
+    let is_full = group.inert.len() + group.new.len() >= MAX_APPROVALS;
+    if is_decided {
+        let reason = "another approval about the same is in effect here".to_owned();
+        return record_approval(run, &id, RecordOutcome::Rejected(reason));
+    }
+    if run.trust == RuleTrust::Inert && is_full && !is_stored {
+        let reason = format!("the project has more than {MAX_APPROVALS} approvals");
+        return record_approval(run, &id, RecordOutcome::Rejected(reason));
+    }
+    rule_trust::carried_rules(run).add_approval(&format!("project {project}"), &rule);
+    match (run.trust, is_stored) {
+        (RuleTrust::Trusted, _) => {
+            let write = ImportWrite::Approval(project, rule);
+            run.push(QueuedWrite {
+                kind: RecordKind::Permission,
+                id,
+                count: 1,
+                fresh: false,
+                write,
+            })
         }
-        if self.trust == RuleTrust::Inert && is_full && !is_stored {
-            let reason = format!("the project has more than {MAX_APPROVALS} approvals");
-            return self.record_approval(&id, RecordOutcome::Rejected(reason));
-        }
-        self.carried_rules().add_approval(&format!("project {project}"), &rule);
-        match (self.trust, is_stored) {
-            (RuleTrust::Trusted, _) => {
-                let write = ImportWrite::Approval(project, rule);
-                self.push(QueuedWrite {
-                    kind: RecordKind::Permission,
-                    id,
-                    count: 1,
-                    fresh: false,
-                    write,
-                })
-            }
-            (RuleTrust::Inert, true) => self.record_approval(&id, RecordOutcome::Unchanged),
-            (RuleTrust::Inert, false) => {
-                self.approvals_of(&project)?.new.push(rule);
-                Ok(())
-            }
+        (RuleTrust::Inert, true) => record_approval(run, &id, RecordOutcome::Unchanged),
+        (RuleTrust::Inert, false) => {
+            approvals_of(run, &project)?.new.push(rule);
+            Ok(())
         }
     }
+}
 
-    fn record_approval(&mut self, id: &str, outcome: RecordOutcome) -> Result<(), StoreError> {
-        self.record_outcome(RecordKind::Permission, id, outcome);
-        Ok(())
-    }
+fn record_approval(
+    run: &mut ImportRun<'_>,
+    id: &str,
+    outcome: RecordOutcome,
+) -> Result<(), StoreError> {
+    run.record_outcome(RecordKind::Permission, id, outcome);
+    Ok(())
+}
 
-    /// The group of `project`; approvals of a project come one after the other.
-    fn approvals_of(&mut self, project: &ProjectId) -> Result<&mut ProjectApprovals, StoreError> {
-        if self.approvals.as_ref().is_none_or(|group| group.project != *project) {
-            self.finish_approvals()?;
-            self.flush()?;
-            let (live, here) = self.store.read(&self.ctx, |r| {
-                Ok((r.projects().approved_rules(project)?, r.projects().find(project)?))
-            })?;
-            let stored = here.map(|here| here.imported_approvals).unwrap_or_default();
-            let project = project.clone();
-            self.approvals =
-                Some(ProjectApprovals { project, effective: live, inert: stored, new: Vec::new() });
-        }
-        self.approvals.as_mut().ok_or_else(|| StoreError::Invalid("no approvals".to_owned()))
+/// The group of `project`; approvals of a project come one after the other.
+fn approvals_of<'r>(
+    run: &'r mut ImportRun<'_>,
+    project: &ProjectId,
+) -> Result<&'r mut ProjectApprovals, StoreError> {
+    if run.approvals.as_ref().is_none_or(|group| group.project != *project) {
+        finish_approvals(run)?;
+        run.flush()?;
+        let (live, here) = run.store.read(&run.ctx, |r| {
+            Ok((r.projects().approved_rules(project)?, r.projects().find(project)?))
+        })?;
+        let stored = here.map(|here| here.imported_approvals).unwrap_or_default();
+        let project = project.clone();
+        run.approvals =
+            Some(ProjectApprovals { project, effective: live, inert: stored, new: Vec::new() });
     }
+    run.approvals.as_mut().ok_or_else(|| StoreError::Invalid("no approvals".to_owned()))
+}
 
-    /// Stores the approvals of the project that was read last.
-    pub(super) fn finish_approvals(&mut self) -> Result<(), StoreError> {
-        let Some(ProjectApprovals { project, new: fresh, .. }) = self.approvals.take() else {
-            return Ok(());
-        };
-        if fresh.is_empty() {
-            return Ok(());
-        }
-        let (id, count) = (project.to_string(), fresh.len() as u64);
-        let write = ImportWrite::InertApprovals(project, fresh);
-        self.push(QueuedWrite { kind: RecordKind::Permission, id, count, fresh: false, write })
+/// Stores the approvals of the project that was read last.
+pub(super) fn finish_approvals(run: &mut ImportRun<'_>) -> Result<(), StoreError> {
+    let Some(ProjectApprovals { project, new: fresh, .. }) = run.approvals.take() else {
+        return Ok(());
+    };
+    if fresh.is_empty() {
+        return Ok(());
     }
+    let (id, count) = (project.to_string(), fresh.len() as u64);
+    let write = ImportWrite::InertApprovals(project, fresh);
+    run.push(QueuedWrite { kind: RecordKind::Permission, id, count, fresh: false, write })
 }
 
 /// A path without links and `..`, as far as it exists.

@@ -105,12 +105,10 @@ pub(super) fn move_tools_aside(body: &mut MessageBody, here: Option<&MessageBody
     count
 }
 
-impl ImportRun<'_> {
-    /// Where the report lists rules of the source.
-    pub(super) fn carried_rules(&mut self) -> &mut ImportedRules {
-        match self.trust {
-            RuleTrust::Inert => &mut self.report.untrusted,
-            RuleTrust::Trusted => &mut self.report.trusted,
-        }
+/// Where the report lists rules of the source.
+pub(super) fn carried_rules<'r>(run: &'r mut ImportRun<'_>) -> &'r mut ImportedRules {
+    match run.trust {
+        RuleTrust::Inert => &mut run.report.untrusted,
+        RuleTrust::Trusted => &mut run.report.trusted,
     }
 }

@@ -13,7 +13,8 @@ use turnstone_store::{StoreError, Tx};
 
 use super::import_run::ImportRun;
 use super::local_changes::{LocalChanges, is_same_json};
-use super::rule_trust::{RuleTrust, merge_session_rules, move_tools_aside};
+use super::project_import;
+use super::rule_trust::{self, RuleTrust, merge_session_rules, move_tools_aside};
 use super::write_batch::{ImportWrite, QueuedWrite};
 use crate::conversion::{self, PrecedingMessages};
 use crate::import_report::{RecordOutcome, to_printable};
@@ -83,357 +84,352 @@ fn to_json_number(value: f64) -> serde_json::Number {
     serde_json::Number::from_f64(value).unwrap_or_else(|| serde_json::Number::from(0))
 }
 
-impl ImportRun<'_> {
-    pub(super) fn import_session(
-        &mut self,
-        id: String,
-        project: &str,
-        body: Value,
-    ) -> Result<(), StoreError> {
-        self.current = None;
-        let Some(home) = self.existing_project_id(project)? else {
-            let reason = format!("project {} does not exist", to_printable(project));
-            self.record_outcome(RecordKind::Session, &id, RecordOutcome::Orphaned(reason));
+pub(super) fn import_session(
+    run: &mut ImportRun<'_>,
+    id: String,
+    project: &str,
+    body: Value,
+) -> Result<(), StoreError> {
+    run.current = None;
+    let Some(home) = project_import::existing_project_id(run, project)? else {
+        let reason = format!("project {} does not exist", to_printable(project));
+        run.record_outcome(RecordKind::Session, &id, RecordOutcome::Orphaned(reason));
+        return Ok(());
+    };
+    let (mut session, notes) = match conversion::convert_session(&id, project, body) {
+        Ok(adopted) => adopted,
+        Err(reason) => {
+            run.record_outcome(
+                RecordKind::Session,
+                &id,
+                RecordOutcome::Rejected(to_printable(&reason)),
+            );
             return Ok(());
-        };
-        let (mut session, notes) = match conversion::convert_session(&id, project, body) {
+        }
+    };
+    for note in notes {
+        run.report.add_note(&format!("session {id}: {note}"));
+    }
+    session.project = home;
+    match session_presence(run, &session.id)? {
+        SessionPresence::Deleted => {
+            run.record_outcome(
+                RecordKind::Session,
+                &id,
+                RecordOutcome::Rejected("deleted here".to_owned()),
+            );
+            Ok(())
+        }
+        SessionPresence::New => {
+            project_import::assign_session(run, &mut session)?;
+            begin_session(run, id, session, None)
+        }
+        SessionPresence::Here => {
+            let local = LocalChanges::read(run.store, &run.ctx, &session.id)?;
+            begin_session(run, id, session, Some(local))
+        }
+    }
+}
+
+fn session_presence(run: &ImportRun<'_>, id: &SessionId) -> Result<SessionPresence, StoreError> {
+    run.store.read(&run.ctx, |r| {
+        if r.sessions().find(id)?.is_some() {
+            return Ok(SessionPresence::Here);
+        }
+        match r.log().stream_after(id, turnstone_core::time::SessionSeq(0), 1) {
+            Ok(_) => Ok(SessionPresence::Deleted),
+            Err(StoreError::NoSession(_)) => Ok(SessionPresence::New),
+            Err(error) => Err(error),
+        }
+    })
+}
+
+fn begin_session(
+    run: &mut ImportRun<'_>,
+    id: String,
+    mut session: Session,
+    local: Option<LocalChanges>,
+) -> Result<(), StoreError> {
+    let here = match local {
+        Some(_) => Some(run.store.read(&run.ctx, |r| r.sessions().get(&session.id))?),
+        None => None,
+    };
+    if let Some(here) = &here {
+        // Where a session works, and whose it is, decides what counts in it.
+        session.project.clone_from(&here.project);
+        session.directory.clone_from(&here.directory);
+        session.path.clone_from(&here.path);
+        session.parent.clone_from(&here.parent);
+        session.workspace.clone_from(&here.workspace);
+    }
+    if limit_time(&mut session, here.as_ref(), run.ctx.now) {
+        run.report.add_note(&format!("session {id}: its times were in the future"));
+    }
+    let fresh_rules = merge_session_rules(&mut session, here.as_ref(), run.trust);
+    rule_trust::carried_rules(run).add_rules(&format!("session {id}"), &fresh_rules);
+    let near = PrecedingMessages::in_directory(&session.directory);
+    let first = local.is_none().then(|| initial_session(&session));
+    run.current = Some(CurrentSession {
+        source: id.clone(),
+        session,
+        fresh_rules,
+        newest: None,
+        local,
+        preceding: near,
+        figures: SessionFigures::default(),
+    });
+    match first {
+        None => Ok(()),
+        Some(first) => {
+            let write = ImportWrite::CreateSession(Box::new(first));
+            run.push(QueuedWrite { kind: RecordKind::Session, id, count: 1, fresh: true, write })
+        }
+    }
+}
+
+pub(super) fn import_message(
+    run: &mut ImportRun<'_>,
+    id: String,
+    session: &str,
+    body: (Value, Option<i64>),
+) -> Result<(), StoreError> {
+    let Some(current) = run.current.as_mut().filter(|current| current.source == session) else {
+        return record_orphan(run, RecordKind::Message, &id, "session", session);
+    };
+    let (mut message, filled) =
+        match conversion::convert_message(&id, &current.session.id, body, &current.preceding) {
             Ok(adopted) => adopted,
             Err(reason) => {
-                self.record_outcome(
-                    RecordKind::Session,
+                run.record_outcome(
+                    RecordKind::Message,
                     &id,
                     RecordOutcome::Rejected(to_printable(&reason)),
                 );
                 return Ok(());
             }
         };
-        for note in notes {
-            self.report.add_note(&format!("session {id}: {note}"));
+    current.preceding.record(&message);
+    current.newest = Some((id.clone(), message.id.clone()));
+    current.figures.add_message(&message);
+    run.completed_count += u64::from(filled);
+    make_tools_inert(run, &id, &mut message)?;
+    match local_message_outcome(run, &message)? {
+        Some(outcome) => {
+            run.record_outcome(RecordKind::Message, &id, outcome);
+            Ok(())
         }
-        session.project = home;
-        match self.session_presence(&session.id)? {
-            SessionPresence::Deleted => {
-                self.record_outcome(
-                    RecordKind::Session,
-                    &id,
-                    RecordOutcome::Rejected("deleted here".to_owned()),
-                );
-                Ok(())
-            }
-            SessionPresence::New => {
-                self.assign_session(&mut session)?;
-                self.begin_session(id, session, None)
-            }
-            SessionPresence::Here => {
-                let local = LocalChanges::read(self.store, &self.ctx, &session.id)?;
-                self.begin_session(id, session, Some(local))
-            }
-        }
+        None => push_write(run, RecordKind::Message, id, ImportWrite::Message(Box::new(message))),
     }
+}
 
-    fn session_presence(&self, id: &SessionId) -> Result<SessionPresence, StoreError> {
-        self.store.read(&self.ctx, |r| {
-            if r.sessions().find(id)?.is_some() {
-                return Ok(SessionPresence::Here);
-            }
-            match r.log().stream_after(id, turnstone_core::time::SessionSeq(0), 1) {
-                Ok(_) => Ok(SessionPresence::Deleted),
-                Err(StoreError::NoSession(_)) => Ok(SessionPresence::New),
-                Err(error) => Err(error),
-            }
+pub(super) fn import_part(
+    run: &mut ImportRun<'_>,
+    id: String,
+    message: &str,
+    body: Value,
+) -> Result<(), StoreError> {
+    let owner = run.current.as_ref().and_then(|current| {
+        let (_, owner) = current.newest.as_ref().filter(|(id, _)| id == message)?;
+        Some((current.session.id.clone(), owner.clone()))
+    });
+    let Some((session, owner)) = owner else {
+        return record_orphan(run, RecordKind::Part, &id, "message", message);
+    };
+    let (part, filled) = match conversion::convert_part(&id, (&session, &owner), body) {
+        Ok(adopted) => adopted,
+        Err(reason) => {
+            run.record_outcome(
+                RecordKind::Part,
+                &id,
+                RecordOutcome::Rejected(to_printable(&reason)),
+            );
+            return Ok(());
+        }
+    };
+    if let Some(current) = &mut run.current {
+        current.figures.steps = current.figures.steps.plus(wire::part_usage(&part.body));
+    }
+    run.completed_count += u64::from(filled);
+    match local_part_outcome(run, &part)? {
+        Some(outcome) => {
+            run.record_outcome(RecordKind::Part, &id, outcome);
+            Ok(())
+        }
+        None => push_write(run, RecordKind::Part, id, ImportWrite::Part(Box::new(part))),
+    }
+}
+
+/// Sets the tools aside that a prompt switches on or off, and lists them.
+fn make_tools_inert(
+    run: &mut ImportRun<'_>,
+    id: &str,
+    message: &mut Message,
+) -> Result<(), StoreError> {
+    let tools = match &message.body {
+        MessageBody::User(user) => user.tools.iter().flatten(),
+        MessageBody::Assistant(_) => return Ok(()),
+    };
+    let rule = |(tool, is_on): (&String, &Value)| {
+        let action = if is_on == &Value::Bool(true) { RuleAction::Allow } else { RuleAction::Deny };
+        PermissionRule::new(tool, "*", action)
+    };
+    let rules: Vec<PermissionRule> = tools.map(rule).collect();
+    if rules.is_empty() {
+        return Ok(());
+    }
+    let here = match local_changes(run) {
+        Some(_) => find_message(run, message)?,
+        None => None,
+    };
+    let here = here.as_ref().map(|here| &here.body);
+    let is_listed = match run.trust {
+        RuleTrust::Inert => move_tools_aside(&mut message.body, here) > 0,
+        RuleTrust::Trusted => here.is_none_or(|here| *here != message.body),
+    };
+    if is_listed {
+        rule_trust::carried_rules(run).add_rules(&format!("message {id}"), &rules);
+    }
+    Ok(())
+}
+
+fn find_message(run: &ImportRun<'_>, message: &Message) -> Result<Option<Message>, StoreError> {
+    let found = run.store.read(&run.ctx, |r| r.messages().get(&message.session, &message.id));
+    match found {
+        Ok(found) => Ok(Some(found.message)),
+        Err(StoreError::NoMessage { .. }) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+/// What is to be said of a message that somebody changed or removed here, or that would be added
+/// to a session of somebody else's.
+fn local_message_outcome(
+    run: &ImportRun<'_>,
+    message: &Message,
+) -> Result<Option<RecordOutcome>, StoreError> {
+    let Some(local) = local_changes(run) else {
+        return Ok(None);
+    };
+    if local.is_removed(message.id.as_str()) {
+        return Ok(Some(RecordOutcome::Rejected(REMOVED_REASON.to_owned())));
+    }
+    if !local.is_changed(message.id.as_str()) && !local.rejects_additions() {
+        return Ok(None);
+    }
+    Ok(match find_message(run, message)? {
+        None => Some(RecordOutcome::Rejected(CLOSED_REASON.to_owned())),
+        Some(_) if !local.is_changed(message.id.as_str()) => None,
+        Some(here) => {
+            Some(kept_outcome(wire::message_export(&here) == wire::message_export(message)))
+        }
+    })
+}
+
+/// What is to be said of a part that somebody changed or removed here, or that would be added to a
+/// session of somebody else's.
+fn local_part_outcome(
+    run: &ImportRun<'_>,
+    part: &Part,
+) -> Result<Option<RecordOutcome>, StoreError> {
+    let Some(local) = local_changes(run) else {
+        return Ok(None);
+    };
+    let id: &PartId = &part.id;
+    if local.is_removed(id.as_str()) || local.is_removed(part.message.as_str()) {
+        return Ok(Some(RecordOutcome::Rejected(REMOVED_REASON.to_owned())));
+    }
+    if !local.is_changed(id.as_str()) && !local.rejects_additions() {
+        return Ok(None);
+    }
+    match run.store.read(&run.ctx, |r| r.messages().get_part(&part.session, id)) {
+        Ok(_) if !local.is_changed(id.as_str()) => Ok(None),
+        Ok(here) => Ok(Some(kept_outcome(is_same_json(&here.body, &part.body)))),
+        Err(StoreError::NoPart { .. }) => {
+            Ok(Some(RecordOutcome::Rejected(CLOSED_REASON.to_owned())))
+        }
+        Err(error) => Err(error),
+    }
+}
+
+/// Writes the session's last image, with its exact figures.
+pub(super) fn finish_session(run: &mut ImportRun<'_>) -> Result<(), StoreError> {
+    let Some(current) = run.current.take() else {
+        return Ok(());
+    };
+    let CurrentSession { source, mut session, fresh_rules, local, figures, .. } = current;
+    session.usage_base = figures.usage_base(session.usage_base.take());
+    let touched = local.as_ref().is_some_and(|local| local.is_touched(EntityClass::Session));
+    if touched {
+        let equal = run.store.read(&run.ctx, |r| {
+            let here = r.sessions().get(&session.id)?;
+            let here = wire::session_export(&here, r.sessions().usage(&session.id)?);
+            Ok(here == wire::session_export(&session, figures.steps))
+        })?;
+        apply_trusted_rules(run, &session.id, fresh_rules)?;
+        run.record_outcome(RecordKind::Session, &source, kept_outcome(equal));
+        return Ok(());
+    }
+    let fresh = local.is_none();
+    let write = ImportWrite::Session(Box::new(session));
+    run.push(QueuedWrite { kind: RecordKind::Session, id: source, count: 1, fresh, write })
+}
+
+/// Puts rules into effect in a session that somebody changed here, and changes nothing else of it.
+/// Written in the person's name: the session is theirs, and stays so.
+fn apply_trusted_rules(
+    run: &ImportRun<'_>,
+    id: &SessionId,
+    rules: Vec<PermissionRule>,
+) -> Result<(), StoreError> {
+    if run.trust == RuleTrust::Inert || rules.is_empty() {
+        return Ok(());
+    }
+    let id = id.clone();
+    let trust = move |tx: &Tx<'_>| {
+        tx.sessions().update(&id, |session| {
+            let live = session.permission.take().into_iter().flatten();
+            session.permission = Some(rules.iter().cloned().chain(live).collect());
+            session.imported_permission.retain(|rule| !rules.contains(rule));
+            Ok(())
         })
-    }
+    };
+    run.store.write(&run.caller_ctx, trust).wait()?;
+    Ok(())
+}
 
-    fn begin_session(
-        &mut self,
-        id: String,
-        mut session: Session,
-        local: Option<LocalChanges>,
-    ) -> Result<(), StoreError> {
-        let here = match local {
-            Some(_) => Some(self.store.read(&self.ctx, |r| r.sessions().get(&session.id))?),
-            None => None,
-        };
-        if let Some(here) = &here {
-            // Where a session works, and whose it is, decides what counts in it.
-            session.project.clone_from(&here.project);
-            session.directory.clone_from(&here.directory);
-            session.path.clone_from(&here.path);
-            session.parent.clone_from(&here.parent);
-            session.workspace.clone_from(&here.workspace);
-        }
-        if limit_time(&mut session, here.as_ref(), self.ctx.now) {
-            self.report.add_note(&format!("session {id}: its times were in the future"));
-        }
-        let fresh_rules = merge_session_rules(&mut session, here.as_ref(), self.trust);
-        self.carried_rules().add_rules(&format!("session {id}"), &fresh_rules);
-        let near = PrecedingMessages::in_directory(&session.directory);
-        let first = local.is_none().then(|| initial_session(&session));
-        self.current = Some(CurrentSession {
-            source: id.clone(),
-            session,
-            fresh_rules,
-            newest: None,
-            local,
-            preceding: near,
-            figures: SessionFigures::default(),
-        });
-        match first {
-            None => Ok(()),
-            Some(first) => {
-                let write = ImportWrite::CreateSession(Box::new(first));
-                self.push(QueuedWrite {
-                    kind: RecordKind::Session,
-                    id,
-                    count: 1,
-                    fresh: true,
-                    write,
-                })
-            }
-        }
-    }
+pub(super) fn local_changes<'r>(run: &'r ImportRun<'_>) -> Option<&'r LocalChanges> {
+    run.current.as_ref()?.local.as_ref()
+}
 
-    pub(super) fn import_message(
-        &mut self,
-        id: String,
-        session: &str,
-        body: (Value, Option<i64>),
-    ) -> Result<(), StoreError> {
-        let Some(current) = self.current.as_mut().filter(|current| current.source == session)
-        else {
-            return self.record_orphan(RecordKind::Message, &id, "session", session);
-        };
-        let (mut message, filled) =
-            match conversion::convert_message(&id, &current.session.id, body, &current.preceding) {
-                Ok(adopted) => adopted,
-                Err(reason) => {
-                    self.record_outcome(
-                        RecordKind::Message,
-                        &id,
-                        RecordOutcome::Rejected(to_printable(&reason)),
-                    );
-                    return Ok(());
-                }
-            };
-        current.preceding.record(&message);
-        current.newest = Some((id.clone(), message.id.clone()));
-        current.figures.add_message(&message);
-        self.completed_count += u64::from(filled);
-        self.make_tools_inert(&id, &mut message)?;
-        match self.local_message_outcome(&message)? {
-            Some(outcome) => {
-                self.record_outcome(RecordKind::Message, &id, outcome);
-                Ok(())
-            }
-            None => {
-                self.push_write(RecordKind::Message, id, ImportWrite::Message(Box::new(message)))
-            }
-        }
-    }
+pub(super) fn is_changed_here(run: &ImportRun<'_>, class: EntityClass) -> bool {
+    local_changes(run).is_some_and(|local| local.is_touched(class))
+}
 
-    pub(super) fn import_part(
-        &mut self,
-        id: String,
-        message: &str,
-        body: Value,
-    ) -> Result<(), StoreError> {
-        let owner = self.current.as_ref().and_then(|current| {
-            let (_, owner) = current.newest.as_ref().filter(|(id, _)| id == message)?;
-            Some((current.session.id.clone(), owner.clone()))
-        });
-        let Some((session, owner)) = owner else {
-            return self.record_orphan(RecordKind::Part, &id, "message", message);
-        };
-        let (part, filled) = match conversion::convert_part(&id, (&session, &owner), body) {
-            Ok(adopted) => adopted,
-            Err(reason) => {
-                self.record_outcome(
-                    RecordKind::Part,
-                    &id,
-                    RecordOutcome::Rejected(to_printable(&reason)),
-                );
-                return Ok(());
-            }
-        };
-        if let Some(current) = &mut self.current {
-            current.figures.steps = current.figures.steps.plus(wire::part_usage(&part.body));
-        }
-        self.completed_count += u64::from(filled);
-        match self.local_part_outcome(&part)? {
-            Some(outcome) => {
-                self.record_outcome(RecordKind::Part, &id, outcome);
-                Ok(())
-            }
-            None => self.push_write(RecordKind::Part, id, ImportWrite::Part(Box::new(part))),
-        }
-    }
+/// The id here of a session that is being read.
+pub(super) fn session_id_of(run: &ImportRun<'_>, session: &str) -> Option<SessionId> {
+    let current = run.current.as_ref().filter(|current| current.source == session)?;
+    Some(current.session.id.clone())
+}
 
-    /// Sets the tools aside that a prompt switches on or off, and lists them.
-    fn make_tools_inert(&mut self, id: &str, message: &mut Message) -> Result<(), StoreError> {
-        let tools = match &message.body {
-            MessageBody::User(user) => user.tools.iter().flatten(),
-            MessageBody::Assistant(_) => return Ok(()),
-        };
-        let rule = |(tool, is_on): (&String, &Value)| {
-            let action =
-                if is_on == &Value::Bool(true) { RuleAction::Allow } else { RuleAction::Deny };
-            PermissionRule::new(tool, "*", action)
-        };
-        let rules: Vec<PermissionRule> = tools.map(rule).collect();
-        if rules.is_empty() {
-            return Ok(());
-        }
-        let here = match self.local_changes() {
-            Some(_) => self.find_message(message)?,
-            None => None,
-        };
-        let here = here.as_ref().map(|here| &here.body);
-        let is_listed = match self.trust {
-            RuleTrust::Inert => move_tools_aside(&mut message.body, here) > 0,
-            RuleTrust::Trusted => here.is_none_or(|here| *here != message.body),
-        };
-        if is_listed {
-            self.carried_rules().add_rules(&format!("message {id}"), &rules);
-        }
-        Ok(())
-    }
+pub(super) fn push_write(
+    run: &mut ImportRun<'_>,
+    kind: RecordKind,
+    id: String,
+    write: ImportWrite,
+) -> Result<(), StoreError> {
+    run.push(QueuedWrite { kind, id, count: 1, fresh: false, write })
+}
 
-    fn find_message(&self, message: &Message) -> Result<Option<Message>, StoreError> {
-        let found = self.store.read(&self.ctx, |r| r.messages().get(&message.session, &message.id));
-        match found {
-            Ok(found) => Ok(Some(found.message)),
-            Err(StoreError::NoMessage { .. }) => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
-
-    /// What is to be said of a message that somebody changed or removed here, or that would be added
-    /// to a session of somebody else's.
-    fn local_message_outcome(
-        &self,
-        message: &Message,
-    ) -> Result<Option<RecordOutcome>, StoreError> {
-        let Some(local) = self.local_changes() else {
-            return Ok(None);
-        };
-        if local.is_removed(message.id.as_str()) {
-            return Ok(Some(RecordOutcome::Rejected(REMOVED_REASON.to_owned())));
-        }
-        if !local.is_changed(message.id.as_str()) && !local.rejects_additions() {
-            return Ok(None);
-        }
-        Ok(match self.find_message(message)? {
-            None => Some(RecordOutcome::Rejected(CLOSED_REASON.to_owned())),
-            Some(_) if !local.is_changed(message.id.as_str()) => None,
-            Some(here) => {
-                Some(kept_outcome(wire::message_export(&here) == wire::message_export(message)))
-            }
-        })
-    }
-
-    /// What is to be said of a part that somebody changed or removed here, or that would be added to a
-    /// session of somebody else's.
-    fn local_part_outcome(&self, part: &Part) -> Result<Option<RecordOutcome>, StoreError> {
-        let Some(local) = self.local_changes() else {
-            return Ok(None);
-        };
-        let id: &PartId = &part.id;
-        if local.is_removed(id.as_str()) || local.is_removed(part.message.as_str()) {
-            return Ok(Some(RecordOutcome::Rejected(REMOVED_REASON.to_owned())));
-        }
-        if !local.is_changed(id.as_str()) && !local.rejects_additions() {
-            return Ok(None);
-        }
-        match self.store.read(&self.ctx, |r| r.messages().get_part(&part.session, id)) {
-            Ok(_) if !local.is_changed(id.as_str()) => Ok(None),
-            Ok(here) => Ok(Some(kept_outcome(is_same_json(&here.body, &part.body)))),
-            Err(StoreError::NoPart { .. }) => {
-                Ok(Some(RecordOutcome::Rejected(CLOSED_REASON.to_owned())))
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Writes the session's last image, with its exact figures.
-    pub(super) fn finish_session(&mut self) -> Result<(), StoreError> {
-        let Some(current) = self.current.take() else {
-            return Ok(());
-        };
-        let CurrentSession { source, mut session, fresh_rules, local, figures, .. } = current;
-        session.usage_base = figures.usage_base(session.usage_base.take());
-        let touched = local.as_ref().is_some_and(|local| local.is_touched(EntityClass::Session));
-        if touched {
-            let equal = self.store.read(&self.ctx, |r| {
-                let here = r.sessions().get(&session.id)?;
-                let here = wire::session_export(&here, r.sessions().usage(&session.id)?);
-                Ok(here == wire::session_export(&session, figures.steps))
-            })?;
-            self.apply_trusted_rules(&session.id, fresh_rules)?;
-            self.record_outcome(RecordKind::Session, &source, kept_outcome(equal));
-            return Ok(());
-        }
-        let fresh = local.is_none();
-        let write = ImportWrite::Session(Box::new(session));
-        self.push(QueuedWrite { kind: RecordKind::Session, id: source, count: 1, fresh, write })
-    }
-
-    /// Puts rules into effect in a session that somebody changed here, and changes nothing else of it.
-    /// Written in the person's name: the session is theirs, and stays so.
-    fn apply_trusted_rules(
-        &self,
-        id: &SessionId,
-        rules: Vec<PermissionRule>,
-    ) -> Result<(), StoreError> {
-        if self.trust == RuleTrust::Inert || rules.is_empty() {
-            return Ok(());
-        }
-        let id = id.clone();
-        let trust = move |tx: &Tx<'_>| {
-            tx.sessions().update(&id, |session| {
-                let live = session.permission.take().into_iter().flatten();
-                session.permission = Some(rules.iter().cloned().chain(live).collect());
-                session.imported_permission.retain(|rule| !rules.contains(rule));
-                Ok(())
-            })
-        };
-        self.store.write(&self.caller_ctx, trust).wait()?;
-        Ok(())
-    }
-
-    pub(super) fn local_changes(&self) -> Option<&LocalChanges> {
-        self.current.as_ref()?.local.as_ref()
-    }
-
-    pub(super) fn is_changed_here(&self, class: EntityClass) -> bool {
-        self.local_changes().is_some_and(|local| local.is_touched(class))
-    }
-
-    /// The id here of a session that is being read.
-    pub(super) fn session_id_of(&self, session: &str) -> Option<SessionId> {
-        let current = self.current.as_ref().filter(|current| current.source == session)?;
-        Some(current.session.id.clone())
-    }
-
-    pub(super) fn push_write(
-        &mut self,
-        kind: RecordKind,
-        id: String,
-        write: ImportWrite,
-    ) -> Result<(), StoreError> {
-        self.push(QueuedWrite { kind, id, count: 1, fresh: false, write })
-    }
-
-    pub(super) fn record_orphan(
-        &mut self,
-        kind: RecordKind,
-        id: &str,
-        what: &str,
-        of: &str,
-    ) -> Result<(), StoreError> {
-        let reason = format!("{what} {} was not imported", to_printable(of));
-        self.record_outcome(kind, id, RecordOutcome::Orphaned(reason));
-        Ok(())
-    }
+pub(super) fn record_orphan(
+    run: &mut ImportRun<'_>,
+    kind: RecordKind,
+    id: &str,
+    what: &str,
+    of: &str,
+) -> Result<(), StoreError> {
+    let reason = format!("{what} {} was not imported", to_printable(of));
+    run.record_outcome(kind, id, RecordOutcome::Orphaned(reason));
+    Ok(())
 }
 
 /// Whether a session is here.

@@ -82,7 +82,8 @@ impl RecordingPlayer<'_> {
     fn begin(&mut self, message: Message, part: Part) {
         let store = self.house.engine().store();
         let lease = store
-            .acquire_lease(&self.ctx(), &self.session, LeaseTakeover::IfDead)
+            .leases()
+            .acquire(&self.ctx(), &self.session, LeaseTakeover::IfDead)
             .expect("a lease");
         self.lease = Some(lease);
         let new = NewTurn { id: "trn_golden".parse().expect("an id"), message, parts: vec![part] };

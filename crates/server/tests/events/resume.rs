@@ -151,7 +151,8 @@ fn compacted_range_sends_one_resync_then_the_rest() {
     house
         .engine()
         .store()
-        .maintain_with(&later, MaintenanceBudget::unlimited(), &upkeep)
+        .maintenance()
+        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
         .expect("maintained");
     let mut stream =
         house.client().with_header("last-event-id", &from.to_string()).stream("/event");

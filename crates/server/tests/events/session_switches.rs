@@ -188,7 +188,8 @@ fn compacted_switches_are_sent_once_with_the_last_value() {
     house
         .engine()
         .store()
-        .maintain_with(&later, MaintenanceBudget::unlimited(), &upkeep)
+        .maintenance()
+        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
         .expect("maintained");
     let history = house.client().get(&format!("{path}/history")).expect(200);
     let rows = history["data"].as_array().expect("a list");

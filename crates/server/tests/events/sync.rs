@@ -159,7 +159,8 @@ fn sync_history_after_compaction_has_every_number() {
     house
         .engine()
         .store()
-        .maintain_with(&later, MaintenanceBudget::unlimited(), &upkeep)
+        .maintenance()
+        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
         .expect("maintained");
     let after = history(&house, &json!({}));
     let numbers = |rows: &[Value]| rows.iter().map(|row| row["seq"].clone()).collect::<Vec<_>>();

@@ -3,10 +3,10 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use turnstone_core::call_context::OwnerId;
 use turnstone_core::time::EpochMillis;
 
 use super::{DiagnosisBuilder, display_path, remedy};
-use crate::context::OwnerId;
 use crate::data_layout::DataLayout;
 use crate::error::Result;
 use crate::lease_owner::is_alive;
@@ -69,7 +69,7 @@ fn check_owner_files(
     };
     for entry in entries {
         let entry = entry?;
-        let id = OwnerId(entry.file_name().to_string_lossy().into_owned());
+        let id = OwnerId::new(entry.file_name().to_string_lossy().into_owned());
         if id.as_str().starts_with("owner-") && !is_alive(layout, &id, now).unwrap_or(true) {
             let what = "a process ended without removing its owner file".to_owned();
             report.note("place", what, display_path(&entry.path()), remedy::OPEN);

@@ -1,8 +1,10 @@
 //! The database as SQLite sees it, and the tables that index the log.
 
 use super::{CheckContext, DiagnosisBuilder, display_path, remedy};
+
+use turnstone_core::call_context::OwnerId;
+
 use crate::connection;
-use crate::context::OwnerId;
 use crate::error::Result;
 use crate::lease_owner::is_alive;
 use crate::projection_check;
@@ -152,7 +154,7 @@ pub(super) fn check_turns(exam: &CheckContext<'_>, report: &mut DiagnosisBuilder
     )?;
     let mut rows = statement.query([])?;
     while let Some(row) = rows.next()? {
-        let owner = row.get::<_, Option<String>>(2)?.map(OwnerId);
+        let owner = row.get::<_, Option<String>>(2)?.map(OwnerId::new);
         let alive = match &owner {
             Some(owner) => is_alive(exam.layout, owner, exam.now)?,
             None => false,

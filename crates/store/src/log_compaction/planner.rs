@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow};
 use turnstone_core::event::{EntityClass, EventKind};
-use turnstone_core::retention::{RetentionEvent, RetentionFilter, is_boundary};
+use turnstone_core::retention::{EventRetention, RetentionEvent, is_boundary};
 
 use crate::error::{Result, StoreError};
 
@@ -98,7 +98,7 @@ pub(super) struct LogCompactionPlanner {
     /// Nothing after this cursor is looked at.
     limit: i64,
     at: i64,
-    retention: RetentionFilter,
+    retention: EventRetention,
     /// Parts of the present segment that have lost events; their text may be superfluous.
     thinned: BTreeSet<i64>,
 }
@@ -106,7 +106,7 @@ pub(super) struct LogCompactionPlanner {
 impl LogCompactionPlanner {
     /// Begins after `at`, which is a boundary or the beginning.
     pub(super) fn new(scope: LogCompactionScope, limit: i64, at: i64) -> Self {
-        let (retention, thinned) = (RetentionFilter::new(), BTreeSet::new());
+        let (retention, thinned) = (EventRetention::new(), BTreeSet::new());
         Self { scope, limit, at, retention, thinned }
     }
 

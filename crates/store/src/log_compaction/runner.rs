@@ -4,7 +4,9 @@ use std::sync::Arc;
 
 use super::apply_action::LogActionOutcome;
 use super::planner::{LogCompactionAction, LogCompactionPlanner, LogCompactionScope};
-use crate::context::Context;
+
+use turnstone_core::call_context::Context;
+
 use crate::error::Result;
 use crate::maintenance::MaintenanceBudget;
 use crate::store::Store;

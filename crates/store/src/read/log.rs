@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use rusqlite::Row;
 use serde_json::Value;
+use turnstone_core::call_context::Context;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 
 use super::reader::{ReadTx, parse_id};
 use crate::actor_name;
-use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::payload;
 use crate::store::Store;

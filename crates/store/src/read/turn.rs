@@ -1,12 +1,12 @@
 //! Queries on turns and on the lease of a session.
 
 use crate::read::reader::{ReadTx, parse_id};
+use turnstone_core::call_context::OwnerId;
 use turnstone_core::id::{MessageId, SessionId, TurnId};
 use turnstone_core::time::LogCursor;
 use turnstone_core::turn::TurnState;
 
 use super::load::{find_open_turn, is_abort_requested};
-use crate::context::OwnerId;
 use crate::error::{Result, StoreError};
 
 /// A turn as readers see it.
@@ -73,7 +73,7 @@ impl TurnQueries<'_> {
              WHERE turn.ended IS NULL AND turn.state = 'running' ORDER BY turn.num",
         )?;
         let rows = statement.query_map([], |row| {
-            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?.map(OwnerId)))
+            Ok((row.get(0)?, row.get(1)?, row.get::<_, Option<String>>(2)?.map(OwnerId::new)))
         })?;
         Ok(rows.collect::<rusqlite::Result<_>>()?)
     }
@@ -99,7 +99,7 @@ impl TurnQueries<'_> {
             .conn
             .prepare_cached("SELECT owner FROM stream WHERE session = ?1")?
             .query_row([num], |row| row.get(0))?;
-        Ok(owner.map(OwnerId))
+        Ok(owner.map(OwnerId::new))
     }
 
     /// The sessions with a turn that has not ended.

@@ -7,7 +7,7 @@
 //! the new store is itself sound. Stubs have no sum; they are taken if they fit between their
 //! neighbours. A session is called complete only if nothing of it is missing.
 
-mod damaged_database;
+mod damaged_copy;
 mod log_tables;
 mod range_reader;
 mod repair;

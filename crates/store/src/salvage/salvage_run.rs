@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use rusqlite::Connection;
+use turnstone_core::call_context::OwnerId;
 use turnstone_core::time::EpochMillis;
 
 use super::report::SalvageReport;
-use super::{damaged_database, log_tables, repair, session_streams, side_tables, streamed_text};
+use super::{damaged_copy, log_tables, repair, session_streams, side_tables, streamed_text};
 use crate::blob::BlobDir;
 use crate::connection::{self, ConnectionPurpose};
-use crate::context::OwnerId;
 use crate::data_layout::{DataLayout, sync_dir};
 use crate::doctor::{Severity, diagnose};
 use crate::error::{Result, StoreError};
@@ -32,7 +32,7 @@ pub fn salvage(layout: &DataLayout, target: &Path, now: EpochMillis) -> Result<S
     let _lock = lock_source(layout, now)?;
     let new = create_target(target)?;
     let mut done = SalvageReport { data: target.to_path_buf(), ..SalvageReport::default() };
-    let source = damaged_database::copy_damaged_files(layout, &new, &mut done)?;
+    let source = damaged_copy::copy_damaged_files(layout, &new, &mut done)?;
     let file = new.database();
     drop(crate::data_layout::open_private_file(&file)?);
     let out = connection::open(&file, ConnectionPurpose::Write)?;
@@ -67,7 +67,7 @@ fn lock_source(layout: &DataLayout, now: EpochMillis) -> Result<Option<std::fs::
     };
     let file = file.into_parts().0;
     file.lock()?;
-    let by = lease_owner::other_live_owners(layout, &OwnerId(String::new()), now)?;
+    let by = lease_owner::other_live_owners(layout, &OwnerId::new(String::new()), now)?;
     if by.is_empty() {
         return Ok(Some(file));
     }

@@ -1,5 +1,6 @@
 //! The consumer: small batches from the log into the index, each with its cursor.
 
+use turnstone_core::call_context::Context;
 use turnstone_core::time::LogCursor;
 
 use super::index_plan::{
@@ -8,7 +9,6 @@ use super::index_plan::{
 };
 use super::query_parser::scope_terms;
 use super::segment_merge::{self, MergeStepSize, SegmentMergeOutcome};
-use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::store::Store;
 use crate::tx::Tx;
@@ -39,14 +39,20 @@ pub struct SearchIndexSize {
     pub bytes: u64,
 }
 
-impl Store {
+/// Searches sessions, and keeps the index of the search up to date.
+#[derive(Clone, Copy)]
+pub struct SearchIndex<'a> {
+    pub(crate) store: &'a Store,
+}
+
+impl SearchIndex<'_> {
     /// Brings the index forward by at most `batches` small transactions, for use in the background.
     ///
     /// # Errors
     ///
     /// [`StoreError::ReadOnly`], or what the database refuses.
     pub fn index_batches(&self, ctx: &Context, batches: usize) -> Result<IndexLag> {
-        let upto = self.read(ctx, |r| r.log().last_cursor())?;
+        let upto = self.store.read(ctx, |r| r.log().last_cursor())?;
         let progress = self.index_up_to(ctx, upto, batches)?;
         Ok(IndexLag { behind: events_behind(progress.reached, upto) })
     }
@@ -58,8 +64,8 @@ impl Store {
     /// # Errors
     ///
     /// [`StoreError::ReadOnly`], or what the database refuses.
-    pub fn reindex(&self, ctx: &Context) -> Result<IndexLag> {
-        self.write(ctx, reset_index).wait()?;
+    pub fn rebuild(&self, ctx: &Context) -> Result<IndexLag> {
+        self.store.write(ctx, reset_index).wait()?;
         self.index_batches(ctx, usize::MAX)
     }
 
@@ -68,8 +74,8 @@ impl Store {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn search_index_size(&self, ctx: &Context) -> Result<SearchIndexSize> {
-        self.read(ctx, |r| {
+    pub fn size(&self, ctx: &Context) -> Result<SearchIndexSize> {
+        self.store.read(ctx, |r| {
             let (documents, bytes): (i64, i64) = r
                 .conn
                 .prepare_cached(
@@ -98,7 +104,7 @@ impl Store {
         let mut pause = 0;
         let mut left = batches;
         loop {
-            let next = self.read(ctx, |r| {
+            let next = self.store.read(ctx, |r| {
                 index_plan::plan_next(r.conn, r.blobs, progress, upto.0, MAX_ROWS_ALONE)
             })?;
             let batch = match next {
@@ -107,7 +113,7 @@ impl Store {
                 NextIndexAction::ClearIndex if left == 0 => return Ok(IndexProgress::default()),
                 NextIndexAction::ClearIndex => {
                     left -= 1;
-                    self.write(ctx, clear_index_step).wait()?;
+                    self.store.write(ctx, clear_index_step).wait()?;
                     continue;
                 }
             };
@@ -120,7 +126,7 @@ impl Store {
                 return Ok(progress.rebased_to(batch.stored));
             }
             left -= 1;
-            self.write(ctx, move |tx| apply_batch(tx, &batch)).wait()?;
+            self.store.write(ctx, move |tx| apply_batch(tx, &batch)).wait()?;
             pause = match pause {
                 0 => self.merge_segments(ctx)?,
                 rest => rest - 1,
@@ -131,10 +137,13 @@ impl Store {
     /// Merges for a while; returns for how many batches there is no use in trying again.
     fn merge_segments(&self, ctx: &Context) -> Result<usize> {
         for _ in 0..MERGE_STEPS {
-            let usual =
-                self.write(ctx, |tx| segment_merge::merge_step(tx, MergeStepSize::Pages)).wait();
+            let usual = self
+                .store
+                .write(ctx, |tx| segment_merge::merge_step(tx, MergeStepSize::Pages))
+                .wait();
             let merged = match usual {
                 Err(StoreError::TooLarge { .. }) => self
+                    .store
                     .write(ctx, |tx| segment_merge::merge_step(tx, MergeStepSize::SingleTerm))
                     .wait(),
                 merged => merged,
@@ -143,8 +152,8 @@ impl Store {
                 Ok(SegmentMergeOutcome::Progressed) => {}
                 Ok(SegmentMergeOutcome::Nothing) => return Ok(0),
                 Ok(SegmentMergeOutcome::Stuck) | Err(StoreError::TooLarge { .. }) => {
-                    if self.read(ctx, |r| segment_merge::has_too_many_segments(r.conn))? {
-                        self.write(ctx, reset_index).wait()?;
+                    if self.store.read(ctx, |r| segment_merge::has_too_many_segments(r.conn))? {
+                        self.store.write(ctx, reset_index).wait()?;
                     }
                     return Ok(MERGE_PAUSE);
                 }

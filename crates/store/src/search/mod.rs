@@ -19,7 +19,7 @@ mod tests;
 mod tokenizer;
 
 pub use hit::SearchHit;
-pub use indexer::{IndexLag, SearchIndexSize};
+pub use indexer::{IndexLag, SearchIndex, SearchIndexSize};
 pub use run_query::{SearchFilter, SearchPage, SearchQuery};
 pub use searchable_text::SearchKind;
 pub use snippet::Snippet;

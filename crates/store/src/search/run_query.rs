@@ -1,6 +1,7 @@
 //! Queries: ranked by relevance, then by recency, page by page.
 
 use rusqlite::{Connection, OptionalExtension, named_params};
+use turnstone_core::call_context::Context;
 use turnstone_core::id::{ProjectId, SessionId};
 use turnstone_core::time::{EpochMillis, LogCursor};
 
@@ -10,10 +11,9 @@ use super::indexer::events_behind;
 use super::query_parser::{Phrase, fts_expression, parse_query};
 use super::searchable_text::SearchKind;
 use crate::blob::BlobHash;
-use crate::context::Context;
 use crate::error::{Result, StoreError};
 use crate::read::ReadTx;
-use crate::store::Store;
+use crate::search::indexer::SearchIndex;
 
 /// So many matches are ranked, the newest of all: words that are everywhere stay quick.
 const MAX_RANKED: usize = 5000;
@@ -87,7 +87,7 @@ pub(super) struct RankedMatch {
     num: i64,
 }
 
-impl Store {
+impl SearchIndex<'_> {
     /// Searches everything that was committed before the call.
     ///
     /// What is not indexed yet is indexed first. A store that cannot be written is searched as far
@@ -97,17 +97,17 @@ impl Store {
     ///
     /// [`StoreError::Invalid`] if the query has no words, too many, or the cursor is of another
     /// query; [`StoreError::NoSession`] if the session to search in does not exist.
-    pub fn search(&self, ctx: &Context, query: &SearchQuery) -> Result<SearchPage> {
+    pub fn query(&self, ctx: &Context, query: &SearchQuery) -> Result<SearchPage> {
         let phrases = parse_query(&query.text)?;
         let after = query
             .cursor
             .as_deref()
             .map(|text| RankedMatch::from_cursor(text, query))
             .transpose()?;
-        let upto = self.read(ctx, |r| r.log().last_cursor())?;
+        let upto = self.store.read(ctx, |r| r.log().last_cursor())?;
         for _ in 0..ATTEMPTS {
             let progress = self.index_pending(ctx, upto)?;
-            let page = self.read(ctx, |reader| {
+            let page = self.store.read(ctx, |reader| {
                 let now = load_position(reader.conn)?;
                 // Somebody began to build the index anew meanwhile.
                 if now.resync || now.cursor < progress.stored {
@@ -126,7 +126,7 @@ impl Store {
 
     /// Indexes what there is, unless the store cannot be written at the moment.
     fn index_pending(&self, ctx: &Context, upto: LogCursor) -> Result<IndexProgress> {
-        if self.read_only_reason().is_some() {
+        if self.store.read_only_reason().is_some() {
             return Ok(IndexProgress::default());
         }
         match self.index_up_to(ctx, upto, usize::MAX) {

@@ -37,7 +37,7 @@ fn blob_is_removed_with_its_last_reference() {
     let done = maintain(&world, MaintenanceBudget::unlimited());
     assert!(done.freed_bytes > 300_000, "{done:?}");
     assert_eq!((done.removed_files, files(&world).len()), (1, 0));
-    let sizes = world.store.measure_sizes(&world.ctx(), 5).expect("sizes");
+    let sizes = world.store.maintenance().measure_sizes(&world.ctx(), 5).expect("sizes");
     assert_eq!(sizes.blob_files, 0);
     assert!(sizes.blobs > 3000, "{sizes:?}");
     assert_eq!(sizes.sessions[0].session, session_id(0));

@@ -98,7 +98,7 @@ fn consumer_lagging_by_too_many_bytes_is_marked() {
         maintain_with(&world, MaintenanceBudget::unlimited(), &small(300)).marked_consumers,
         1
     );
-    let sizes = world.store.measure_sizes(&world.ctx(), 5).expect("sizes");
+    let sizes = world.store.maintenance().measure_sizes(&world.ctx(), 5).expect("sizes");
     assert!(sizes.consumers[0].resync && sizes.consumers[0].bytes > 300, "{sizes:?}");
 }
 

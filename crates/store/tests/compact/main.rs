@@ -26,7 +26,7 @@ fn maintain_with(
     budget: MaintenanceBudget,
     upkeep: &MaintenanceLimits,
 ) -> DatabaseMaintenanceReport {
-    world.store.maintain_with(&world.ctx(), budget, upkeep).expect("maintained")
+    world.store.maintenance().run_with(&world.ctx(), budget, upkeep).expect("maintained")
 }
 
 fn whole_log(world: &HistoryRunner) -> Vec<LogEvent> {

@@ -46,7 +46,7 @@ fn vacuum_returns_free_pages() {
     assert!(len(layout.database()) < 2_000_000, "{}", len(layout.database()));
     assert_eq!((done.wal_bytes, len(layout.wal())), (0, 0));
     assert_eq!(reads, world.reads());
-    let sizes = world.store.measure_sizes(&world.ctx(), 1).expect("sizes");
+    let sizes = world.store.maintenance().measure_sizes(&world.ctx(), 1).expect("sizes");
     assert_eq!(sizes.free, 0);
 }
 
@@ -114,8 +114,9 @@ fn stubs_are_much_smaller_than_events() {
             body: PartSpec::Tool { phase: 1, n, long: 1500 },
         });
     }
-    let log =
-        |world: &HistoryRunner| world.store.measure_sizes(&world.ctx(), 1).expect("sizes").log;
+    let log = |world: &HistoryRunner| {
+        world.store.maintenance().measure_sizes(&world.ctx(), 1).expect("sizes").log
+    };
     let before = log(&world);
     maintain(&world, MaintenanceBudget::unlimited());
     let after = log(&world);

@@ -162,7 +162,7 @@ proptest! {
         check_numbers(&world);
         check_recorded(&world, &recorded);
         // The retained log alone makes the same tables (R25).
-        prop_assert_eq!(world.store.verify_projections(&world.ctx()).expect("verifies"), []);
+        prop_assert_eq!(world.store.maintenance().verify_projections().expect("verifies"), []);
 
         let log = whole_log(&world);
         let again = maintain(&world, MaintenanceBudget::unlimited());
@@ -206,7 +206,8 @@ fn two_stores_compact_while_a_third_writes() {
         while !done.load(Ordering::SeqCst) {
             let upkeep = MaintenanceLimits { key_retention_ms: 0, ..immediate_limits() };
             let run = store
-                .maintain_with(&ctx, MaintenanceBudget::steps(20), &upkeep)
+                .maintenance()
+                .run_with(&ctx, MaintenanceBudget::steps(20), &upkeep)
                 .expect("maintained");
             compacted += run.compacted;
         }

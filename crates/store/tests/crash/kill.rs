@@ -93,7 +93,7 @@ fn interrupted_purge_is_finished_by_next_process() -> Fallible {
         check(data.path(), &[]).map_err(|e| format!("after {after} steps: {e}"))?;
         let store = crate::ledger::open(data.path())?;
         let ctx = crate::ledger::context()?;
-        assert!(store.purge_deleted(&ctx, 10_000)?);
+        assert!(store.maintenance().purge_deleted(&ctx, 10_000)?);
         drop(store);
         check(data.path(), &[]).map_err(|e| format!("finished after {after} steps: {e}"))?;
     }

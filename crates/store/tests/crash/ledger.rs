@@ -111,7 +111,7 @@ pub(crate) fn check(dir: &Path, acknowledged: &[AcknowledgedWrite]) -> Fallible 
     }
     assert_no_stuck_sessions(&store, &ctx)?;
     assert_all_readable(&store, &ctx)?;
-    let wrong = store.verify_projections(&ctx)?;
+    let wrong = store.maintenance().verify_projections()?;
     if !wrong.is_empty() {
         return Err(format!("projections differ from a rebuild: {wrong:?}").into());
     }
@@ -138,9 +138,9 @@ fn assert_no_stuck_sessions(store: &Store, ctx: &Context) -> Fallible {
     let page = store.read(ctx, |r| r.sessions().list(&filter, None, 1000))?;
     for row in page.items {
         let id: SessionId = row.session.id;
-        let held = match store.acquire_lease(ctx, &id, LeaseTakeover::IfDead) {
+        let held = match store.leases().acquire(ctx, &id, LeaseTakeover::IfDead) {
             Ok(lease) => {
-                store.release_lease(ctx, &lease)?;
+                store.leases().release(ctx, &lease)?;
                 false
             }
             // Only a process that lives may hold it.

@@ -34,14 +34,14 @@ fn lease_is_busy_while_holder_lives_and_free_after_death() -> Fallible {
     let (store, ctx) = (open(data.path())?, context()?);
     assert!(store.turn_recovery().interrupted.is_empty(), "its owner lives");
     assert!(matches!(
-        store.acquire_lease(&ctx, &id, LeaseTakeover::IfDead),
+        store.leases().acquire(&ctx, &id, LeaseTakeover::IfDead),
         Err(StoreError::Busy(_))
     ));
     // R27: a clock that jumps an hour either way changes nothing.
     for now in [EpochMillis(0), EpochMillis(ctx.now.0 + 3_600_000)] {
         let moved = ctx.clone().at_time(now);
         assert!(matches!(
-            store.acquire_lease(&moved, &id, LeaseTakeover::IfDead),
+            store.leases().acquire(&moved, &id, LeaseTakeover::IfDead),
             Err(StoreError::Busy(_))
         ));
         assert!(store.recover_turns(&moved)?.interrupted.is_empty());
@@ -53,7 +53,7 @@ fn lease_is_busy_while_holder_lives_and_free_after_death() -> Fallible {
     assert!(store.recover_turns(&ctx)?.interrupted.is_empty(), "a second sweep finds nothing");
     let turns = store.read(&ctx, |r| r.turns().list(&id))?;
     assert_eq!(turns[0].state, TurnState::Interrupted);
-    store.acquire_lease(&ctx, &id, LeaseTakeover::IfDead)?;
+    store.leases().acquire(&ctx, &id, LeaseTakeover::IfDead)?;
     Ok(())
 }
 
@@ -69,10 +69,10 @@ fn suspended_owner_is_fenced_after_takeover() -> Fallible {
     let (store, ctx) = (open(data.path())?, context()?);
     // Stopped is not dead: only force takes the session over.
     assert!(matches!(
-        store.acquire_lease(&ctx, &id, LeaseTakeover::IfDead),
+        store.leases().acquire(&ctx, &id, LeaseTakeover::IfDead),
         Err(StoreError::Busy(_))
     ));
-    let lease = store.acquire_lease(&ctx, &id, LeaseTakeover::Force)?;
+    let lease = store.leases().acquire(&ctx, &id, LeaseTakeover::Force)?;
     let before = store.read(&ctx, |r| r.sessions().seq(&id))?;
     victim.resume()?;
     pipe.write_all(b"write\n")?;
@@ -80,7 +80,7 @@ fn suspended_owner_is_fenced_after_takeover() -> Fallible {
     assert_eq!(victim.acknowledged()[3..], ["wrote", "fenced"]);
     assert_eq!(store.read(&ctx, |r| r.sessions().seq(&id))?, before, "nothing was written");
     // Whoever took it over has a turn to end first: until then the lease is needed.
-    assert!(!store.release_lease(&ctx, &lease)?);
+    assert!(!store.leases().release(&ctx, &lease)?);
     victim.kill()?;
     Ok(())
 }

@@ -236,7 +236,7 @@ impl HistoryRunner {
                 .wait()
                 .expect("new");
             let lease =
-                world.store.acquire_lease(&world.ctx(), &session_id(s), LeaseTakeover::IfDead);
+                world.store.leases().acquire(&world.ctx(), &session_id(s), LeaseTakeover::IfDead);
             world.leases.push(lease.expect("lease"));
             world.turns.push(None);
         }

@@ -111,7 +111,7 @@ fn ignore_outcome(changed: Result<WriteOutcome>) -> Result<()> {
 
 /// Every other command is made by the holder of the lease.
 fn leased(store: &Store, ctx: &Context, session: &str) -> Context {
-    match store.acquire_lease(ctx, &sid(session), LeaseTakeover::IfDead) {
+    match store.leases().acquire(ctx, &sid(session), LeaseTakeover::IfDead) {
         Ok(lease) => ctx.clone().with_lease(&lease),
         Err(_) => ctx.clone(),
     }

@@ -133,12 +133,12 @@ fn hostile_queries_are_refused_or_find_nothing() {
         "\u{301}",
     ];
     for word in words {
-        let answer = case.store.search(&case.ctx, &SearchQuery::new(word));
+        let answer = case.store.search_index().query(&case.ctx, &SearchQuery::new(word));
         assert!(matches!(answer, Ok(_) | Err(StoreError::Invalid(_))), "{word:?}: {answer:?}");
     }
     for long in ["x".repeat(1 << 20), "x ".repeat(1 << 19), "\"".repeat(1 << 20), "é*".repeat(2000)]
     {
-        let answer = case.store.search(&case.ctx, &SearchQuery::new(long));
+        let answer = case.store.search_index().query(&case.ctx, &SearchQuery::new(long));
         assert!(matches!(answer, Err(StoreError::Invalid(_))));
     }
     let many = (0..64).map(|n| format!("w{n}* ")).collect::<String>();
@@ -179,7 +179,10 @@ fn search_filters_narrow_results() {
     assert_eq!(case.found_in("lynx", session), ["prt_1", "ses_b"]);
     let nowhere = SearchFilter { session: Some(sid("ses_zz")), ..all() };
     let query = SearchQuery { filter: nowhere, ..SearchQuery::new("lynx") };
-    assert!(matches!(case.store.search(&case.ctx, &query), Err(StoreError::NoSession(_))));
+    assert!(matches!(
+        case.store.search_index().query(&case.ctx, &query),
+        Err(StoreError::NoSession(_))
+    ));
     assert_eq!(
         case.found_in("lynx", SearchFilter { roots: true, ..all() }),
         ["prt_0", "prt_1", "ses_b"]
@@ -217,7 +220,10 @@ fn search_pages_continue_and_reject_foreign_cursors() {
     let good =
         case.search(&SearchQuery { limit: 10, ..SearchQuery::new("same") }).next.expect("more");
     let other = SearchQuery { cursor: Some(good.clone()), ..SearchQuery::new("words") };
-    assert!(matches!(case.store.search(&case.ctx, &other), Err(StoreError::Invalid(_))));
+    assert!(matches!(
+        case.store.search_index().query(&case.ctx, &other),
+        Err(StoreError::Invalid(_))
+    ));
     let mut changed = good.clone();
     changed.replace_range(47..48, if good.ends_with('0') { "1" } else { "f" });
     for bad in [
@@ -233,7 +239,10 @@ fn search_pages_continue_and_reject_foreign_cursors() {
     ] {
         let query = SearchQuery { cursor: Some(bad.to_owned()), ..SearchQuery::new("same") };
         assert!(
-            matches!(case.store.search(&case.ctx, &query), Err(StoreError::Invalid(_))),
+            matches!(
+                case.store.search_index().query(&case.ctx, &query),
+                Err(StoreError::Invalid(_))
+            ),
             "{bad}"
         );
     }

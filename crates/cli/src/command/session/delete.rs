@@ -78,7 +78,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
         }
     }
     // The rows go now; if this is cut off, the next upkeep finishes it.
-    while !store.purge_deleted(&ctx, 64)? {}
+    while !store.maintenance().purge_deleted(&ctx, 64)? {}
     let directories = plan.iter().map(|doomed| doomed.session.directory.clone().into()).collect();
     if let Err(error) = engine.maintenance().run_after_delete(&app.context(), &directories) {
         tracing::info!("upkeep of the snapshots failed: {error}");

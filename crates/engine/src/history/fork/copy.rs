@@ -87,16 +87,16 @@ impl SessionCopies {
         let (origin, whole) = (copy.session.origin.clone(), copy.session.clone());
         let mut made = whole.clone();
         made.origin = None;
-        made.extra.insert(COPYING_KEY.to_owned(), self.store.owner_id()?.as_str().into());
+        made.extra.insert(COPYING_KEY.to_owned(), self.store.leases().owner_id()?.as_str().into());
         made.time.archived = Some(made.time.created.clone());
         self.store.write(ctx, move |tx| tx.sessions().create(&made)).wait()?;
         fail::fail_point!("engine::fork_begun", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
-        let lease = self.store.acquire_lease(ctx, &whole.id, LeaseTakeover::IfDead)?;
+        let lease = self.store.leases().acquire(ctx, &whole.id, LeaseTakeover::IfDead)?;
         self.write_rows(&ctx.clone().with_lease(&lease), copy)?;
         self.copy_expiry(ctx, copy)?;
-        self.store.release_lease(ctx, &lease)?;
+        self.store.leases().release(ctx, &lease)?;
         if copy.has_own_files {
             self.record_undone_extents(ctx, copy)?;
         }
@@ -134,7 +134,7 @@ impl SessionCopies {
     /// Removes copies whose process died before they were whole.
     pub(crate) fn remove_abandoned(&self, ctx: &Context) -> Result<Vec<SessionId>> {
         let mut gone = Vec::new();
-        for session in self.store.find_abandoned_sessions(ctx, COPYING_KEY)? {
+        for session in self.store.leases().find_abandoned_sessions(ctx, COPYING_KEY)? {
             match self.store.delete_session(ctx, &session) {
                 Ok(_) => gone.push(session),
                 // Somebody else was faster.

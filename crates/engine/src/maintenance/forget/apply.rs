@@ -93,7 +93,7 @@ impl Forgets {
             replace_file(&path, &text)?;
             done.outputs += 1;
         }
-        done.ledger = self.store.redact(ctx, &words, false)?;
+        done.ledger = self.store.maintenance().redact(ctx, &words, false)?;
         fail_point!("engine::forget_redacted", |_| Err(std::io::Error::other("failpoint").into()));
         done.captures = vault.finish_forget(ctx.now)?;
         Ok(done)

@@ -92,7 +92,7 @@ impl Forgets {
             patterns: patterns.to_vec(),
             sessions: self.find_affected_sessions(ctx, &vault, patterns, &mut paths)?,
             paths,
-            ledger: self.store.redact(ctx, &words, true)?,
+            ledger: self.store.maintenance().redact(ctx, &words, true)?,
             outputs: self.find_outputs_containing(&words)?,
             backups: list_files(&self.data.join("backup"))?,
             captured,

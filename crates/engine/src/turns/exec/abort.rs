@@ -53,10 +53,10 @@ impl Aborts {
         else {
             return Ok(AbortOutcome::NoOpenTurn);
         };
-        if self.store.is_leased(ctx, session)? {
+        if self.store.leases().is_held(ctx, session)? {
             return Ok(AbortOutcome::Requested(id));
         }
-        let lease = self.store.acquire_lease(ctx, session, LeaseTakeover::IfDead)?;
+        let lease = self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead)?;
         let turn = Turn { session: session.clone(), id: id.clone(), lease };
         self.lifecycle.abort(ctx, &turn)?;
         Ok(AbortOutcome::Ended(id))

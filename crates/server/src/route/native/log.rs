@@ -145,7 +145,7 @@ async fn search(
         limit: query.count("limit")?.unwrap_or(DEFAULT_HITS).clamp(1, 200),
     };
     app.run_blocking(move |app| {
-        let page = app.engine().store().search(&ctx, &wanted)?;
+        let page = app.engine().store().search_index().query(&ctx, &wanted)?;
         let hits: Vec<Value> = page.hits.iter().map(hit_json).collect();
         let body = json!({ "hits": hits, "next": page.next, "behind": page.behind,
             "capped": page.capped });
@@ -162,7 +162,7 @@ async fn size(
 ) -> Result<Json<Value>, ApiError> {
     let top = query.count("top")?.unwrap_or(10).min(MAX_LIMIT);
     app.run_blocking(move |app| {
-        let found = app.engine().store().measure_sizes(&ctx, top)?;
+        let found = app.engine().store().maintenance().measure_sizes(&ctx, top)?;
         let sessions: Vec<Value> = found
             .sessions
             .iter()

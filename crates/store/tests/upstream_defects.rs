@@ -33,8 +33,11 @@ fn rewriting_a_part_does_not_multiply_the_log() {
     }
     let later = ctx().at_time(NOW.plus(3_600_000));
     let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
-    store.maintain_with(&later, MaintenanceBudget::unlimited(), &upkeep).expect("maintained");
-    let sizes = store.measure_sizes(&later, 0).expect("sizes");
+    store
+        .maintenance()
+        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
+        .expect("maintained");
+    let sizes = store.maintenance().measure_sizes(&later, 0).expect("sizes");
     let stored = sizes.log + sizes.blobs + sizes.text;
     assert!(stored < 4 * output.len() as u64, "{stored} bytes for {} of output", output.len());
     let read =
@@ -80,7 +83,7 @@ fn every_event_has_a_payload_version() {
     drop(store);
     let store = open(dir.path());
     assert_eq!(store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("session"), later);
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+    assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
 }
 
 /// Proves W24.

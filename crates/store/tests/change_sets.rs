@@ -76,7 +76,7 @@ fn edit(text: &str) -> FileChange {
 /// A store with a session whose turn runs.
 fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     let store = with_sessions(dir, &[SES, "ses_b"]);
-    let lease = store.acquire_lease(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let lease = store.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: turn_id(),
@@ -120,7 +120,7 @@ fn end_turn(store: &Store, ctx: &Context) {
 }
 
 fn assert_projections_match(store: &Store) {
-    assert_eq!(store.verify_projections(&ctx()).expect("replays"), []);
+    assert_eq!(store.maintenance().verify_projections().expect("replays"), []);
 }
 
 /// Proves R1, R5.
@@ -391,7 +391,7 @@ fn deleting_a_session_removes_change_sets_and_operations() {
     finish_operation(&store, "1", HeadMove::Stay, UndoExtent::All).expect("done");
 
     store.delete_session(&ctx(), &sid(SES)).expect("deletes");
-    assert!(store.purge_deleted(&ctx(), 100).expect("purges"));
+    assert!(store.maintenance().purge_deleted(&ctx(), 100).expect("purges"));
     assert_eq!(
         store.read(&ctx(), |r| r.change_sets().undone_extent(&change_id("1"))).expect("reads"),
         UndoExtent::Nothing

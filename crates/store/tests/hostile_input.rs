@@ -135,7 +135,7 @@ fn hostile_text_round_trips_in_every_field() {
         assert!(share == expected.2 && found_todos == todos, "{word:.40?}");
     }
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+    assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
     drop(store);
     assert_eq!(diagnose(&DataLayout::new(dir.path()), NOW).findings, []);
 }
@@ -353,7 +353,7 @@ fn deep_values_are_stored_readable_or_rejected() {
         assert!(store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).is_ok(), "{depth}");
     }
     assert!(kept >= 110, "{kept}");
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+    assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
 }
 
 #[test]
@@ -416,7 +416,7 @@ fn usage_saturates() {
         assert!(matches!(answer, Ok(_) | Err(StoreError::Invalid(_))), "{answer:?}");
     }
     assert!(store.read(&ctx(), |r| r.sessions().usage(&sid("ses_a"))).is_ok());
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+    assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
 }
 
 #[test]

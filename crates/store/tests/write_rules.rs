@@ -275,11 +275,11 @@ fn idempotency_record_has_first_event_and_first_answer() {
         run.wait().expect("written").expect("an event").cursor
     };
     let key = ctx().with_idempotency_key("k1");
-    assert_eq!(store.find_idempotency_record(&key).expect("reads"), IdempotencyRecord::default());
+    assert_eq!(store.idempotency().find(&key).expect("reads"), IdempotencyRecord::default());
     let refused = store.write(&key, |tx| tx.remove_missing_message()).wait();
     assert!(refused.is_err());
     assert_eq!(
-        store.find_idempotency_record(&key).expect("reads").first_event,
+        store.idempotency().find(&key).expect("reads").first_event,
         None,
         "nothing was begun"
     );
@@ -287,22 +287,22 @@ fn idempotency_record_has_first_event_and_first_answer() {
     rename(&store, &key, "second");
     let begun = IdempotencyRecord { first_event: Some(first), answer: None };
     assert_eq!(
-        store.find_idempotency_record(&key).expect("reads"),
+        store.idempotency().find(&key).expect("reads"),
         begun,
         "its first event, not its last"
     );
     drop(store);
     let store = open(dir.path());
-    assert_eq!(store.find_idempotency_record(&key).expect("reads"), begun, "after reopening too");
-    store.store_answer(&key, "one".to_owned()).expect("kept");
-    store.store_answer(&key, "two".to_owned()).expect("kept");
-    assert_eq!(store.find_idempotency_record(&key).expect("reads").answer.as_deref(), Some("one"));
+    assert_eq!(store.idempotency().find(&key).expect("reads"), begun, "after reopening too");
+    store.idempotency().store_answer(&key, "one".to_owned()).expect("kept");
+    store.idempotency().store_answer(&key, "two".to_owned()).expect("kept");
+    assert_eq!(store.idempotency().find(&key).expect("reads").answer.as_deref(), Some("one"));
     let bob = Context::new(Actor::new("bob").expect("actor"), NOW).with_idempotency_key("k1");
-    assert_eq!(store.find_idempotency_record(&bob).expect("reads"), IdempotencyRecord::default());
+    assert_eq!(store.idempotency().find(&bob).expect("reads"), IdempotencyRecord::default());
     // Upkeep on the way is not what the key is for.
     let other = ctx().with_idempotency_key("k2");
     rename(&store, &other.without_preconditions(), "third");
-    assert_eq!(store.find_idempotency_record(&other).expect("reads"), IdempotencyRecord::default());
+    assert_eq!(store.idempotency().find(&other).expect("reads"), IdempotencyRecord::default());
 }
 
 trait MissingMessage {
@@ -586,7 +586,7 @@ fn usage_follows_added_and_removed_steps() {
     write(&store, |tx| tx.messages().put_part(&text("ses_a", "msg_1", "prt_2", "a text now")))
         .expect("changed");
     assert_eq!(usage(&store), (unit * 2, 31, 32, 4));
-    assert_eq!(store.verify_projections(&ctx()).expect("verifies"), []);
+    assert_eq!(store.maintenance().verify_projections().expect("verifies"), []);
     write(&store, |tx| tx.messages().remove(&sid("ses_a"), &mid("msg_1"))).expect("removed");
     assert_eq!(usage(&store), (0, 0, 0, 0));
     store = store.rebuild(&ctx(), &mut |_| {}).expect("rebuilds").0;

@@ -1,8 +1,9 @@
-//! Who asks, and under which conditions: the one argument every store call takes (R43).
+//! Who calls, and under which conditions: the argument that every call of the store and the engine
+//! takes (R43).
 
-use turnstone_core::id::SessionId;
-use turnstone_core::permission::CallerRole;
-use turnstone_core::time::{EpochMillis, SessionSeq};
+use crate::id::SessionId;
+use crate::permission::CallerRole;
+use crate::time::{EpochMillis, SessionSeq};
 
 /// Who acts: a person, a client or a program, as a short printable name.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -152,9 +153,15 @@ pub struct Lease {
 
 /// Names a process that may hold leases: the stem of its lock file, minted at open.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct OwnerId(pub(crate) String);
+pub struct OwnerId(String);
 
 impl OwnerId {
+    /// Wraps a name that was minted at open or read back from where it was stored.
+    #[must_use]
+    pub const fn new(name: String) -> Self {
+        Self(name)
+    }
+
     /// The name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {

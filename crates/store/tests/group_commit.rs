@@ -117,7 +117,7 @@ fn absurd_costs_saturate() {
     .expect("stored");
     let usage = store.read(&ctx(), |r| r.sessions().usage(&sid("ses_a"))).expect("usage");
     assert!(usage.cost > 0 && usage.input > 0, "{usage:?}");
-    assert!(store.verify_projections(&ctx()).expect("verifies").is_empty());
+    assert!(store.maintenance().verify_projections().expect("verifies").is_empty());
 }
 
 #[test]
