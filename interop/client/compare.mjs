@@ -3,17 +3,17 @@
 //   node compare.mjs TURNSTONE OPENCODE OUT
 //
 // Prints one JSON document: {same, intended, unexpected, unused}. `intended` are the differences that
-// differences.mjs lists with their reasons; anything else, and a listed one that is gone, ends with 1.
+// intended-differences.mjs lists with their reasons; anything else, and a listed one that is gone, ends with 1.
 import fs from "node:fs"
 import path from "node:path"
 import { createOpencodeClient as createFirst } from "@opencode-ai/sdk"
 import { createOpencodeClient as createSecond } from "@opencode-ai/sdk/v2"
-import { intended } from "./differences.mjs"
-import { differences, normaliser } from "./normal.mjs"
+import { intended } from "./intended-differences.mjs"
+import { differences, normaliser } from "./normalise.mjs"
 import { startRunner } from "./runner.mjs"
-import { first, run, second } from "./script.mjs"
+import { first, run, second } from "./sdk-calls.mjs"
 import { modelOf, prepare, start } from "./servers.mjs"
-import { told, turns } from "./turns.mjs"
+import { told, turns } from "./model-turns.mjs"
 
 const [turnstone, opencode, out] = process.argv.slice(2)
 const { startModel } = await modelOf(opencode)

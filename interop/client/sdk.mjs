@@ -6,7 +6,7 @@
 import path from "node:path"
 import { createOpencodeClient as createFirst } from "@opencode-ai/sdk"
 import { createOpencodeClient as createSecond } from "@opencode-ai/sdk/v2"
-import { first, run, second } from "./script.mjs"
+import { first, run, second } from "./sdk-calls.mjs"
 import { prepare, start } from "./servers.mjs"
 
 const [turnstone, out] = process.argv.slice(2)

@@ -21,7 +21,7 @@ const FILES = {
 }
 
 /** The scripted model, which lives beside the real program. */
-export const modelOf = (opencode) => import(pathToFileURL(path.resolve(opencode, "../../../../model.mjs")).href)
+export const modelOf = (opencode) => import(pathToFileURL(path.resolve(opencode, "../../../../scripted-model.mjs")).href)
 
 /** Makes home and project below `out`; commits have fixed dates, so that both have the same ids. */
 export function prepare(out, modelUrl) {

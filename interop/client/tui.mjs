@@ -7,7 +7,7 @@ import fs from "node:fs"
 import path from "node:path"
 import { startRunner } from "./runner.mjs"
 import { environment, modelOf, prepare, start } from "./servers.mjs"
-import { terminal } from "./terminal.mjs"
+import { terminal } from "./tmux-terminal.mjs"
 
 const [serving, opencode, out] = process.argv.slice(2)
 const model = await (await modelOf(opencode)).startModel()

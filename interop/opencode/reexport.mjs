@@ -3,7 +3,7 @@
 //   node reexport.mjs BINARY OUT ID…      writes OUT/upgraded/<id>.json
 import fs from "node:fs"
 import path from "node:path"
-import { environment, run } from "./program.mjs"
+import { environment, run } from "./run-opencode.mjs"
 
 const [binary, out, ...ids] = process.argv.slice(2)
 fs.mkdirSync(path.join(out, "upgraded"), { recursive: true })

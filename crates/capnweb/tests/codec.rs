@@ -41,7 +41,7 @@ fn npm_messages_round_trip_byte_for_byte() {
 /// npm looks capabilities up while it reads; without a session it refuses them all.
 #[test]
 fn decoder_accepts_and_rejects_like_npm() {
-    for line in vectors("verdicts.txt") {
+    for line in vectors("value-validity.txt") {
         let (verdict, text) = line.split_at(1);
         let read = decode(&format!("[\"push\",{text}]"));
         assert_eq!(read.is_ok(), verdict == "+", "{text:.80}: {read:?}");

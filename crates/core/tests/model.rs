@@ -424,7 +424,7 @@ fn fractional_times_survive() {
 /// Proves R30.
 #[test]
 fn recorded_rows_round_trip() {
-    let rows: Value = serde_json::from_str(include_str!("data/rows.json")).expect("JSON");
+    let rows: Value = serde_json::from_str(include_str!("data/opencode-rows.json")).expect("JSON");
     for (list, kind) in [("parts", "part"), ("messages", "message")] {
         for row in rows[list].as_array().expect("rows") {
             assert_eq!(through(kind, row), *row);
@@ -435,7 +435,8 @@ fn recorded_rows_round_trip() {
 /// Proves R30.
 #[test]
 fn recorded_export_round_trips() {
-    let export: Value = serde_json::from_str(include_str!("data/export.json")).expect("JSON");
+    let export: Value =
+        serde_json::from_str(include_str!("data/opencode-export.json")).expect("JSON");
     assert_eq!(through("session", &export["info"]), export["info"]);
     for message in export["messages"].as_array().expect("messages") {
         assert_eq!(through("message", &message["info"]), message["info"]);

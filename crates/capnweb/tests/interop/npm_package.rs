@@ -14,7 +14,7 @@ pub(crate) type TestResult<T = ()> = Result<T, Box<dyn std::error::Error>>;
 pub(crate) fn install() -> TestResult<PathBuf> {
     let recipe = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../interop/capnweb");
     let recipes = ["package.json", "package-lock.json", ".npmrc"];
-    let scripts = ["client.mjs", "leave.mjs", "server.mjs", "vectors.mjs"];
+    let scripts = ["client.mjs", "disposing-client.mjs", "server.mjs", "write-vectors.mjs"];
     let files = recipes.into_iter().chain(scripts);
     let mut hasher = DefaultHasher::new();
     for file in files.clone() {
@@ -61,7 +61,7 @@ pub(crate) fn generate_vectors() -> TestResult<PathBuf> {
     let dir = install()?;
     let out = dir.join("vectors");
     fs::create_dir_all(&out)?;
-    run(Command::new("node").arg("vectors.mjs").arg(&out).current_dir(dir))?;
+    run(Command::new("node").arg("write-vectors.mjs").arg(&out).current_dir(dir))?;
     Ok(out)
 }
 

@@ -91,7 +91,7 @@ async fn dropping_the_main_stub_closes_like_npm() -> TestResult {
     let listener = listen().await?;
     let url = format!("ws://{}/", listener.local_addr()?);
     let npm = tokio::task::spawn_blocking(move || {
-        script("leave.mjs", "0.12", &url).map_err(|error| error.to_string())
+        script("disposing-client.mjs", "0.12", &url).map_err(|error| error.to_string())
     });
     let closed_by_npm =
         tokio::time::timeout(Duration::from_secs(60), client_close_frame(listener)).await??;

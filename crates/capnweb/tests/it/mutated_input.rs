@@ -85,8 +85,8 @@ fn seeds() -> Vec<String> {
     let wrap = |value: String| format!("[\"push\",{value}]");
     let mut seeds = vectors("messages.txt");
     seeds.extend(vectors("values.txt").into_iter().map(wrap));
-    seeds.extend(vectors("verdicts.txt").iter().map(|line| wrap(line[1..].to_owned())));
-    seeds.extend(vectors("corpus.txt"));
+    seeds.extend(vectors("value-validity.txt").iter().map(|line| wrap(line[1..].to_owned())));
+    seeds.extend(vectors("fuzz-seeds.txt"));
     seeds.retain(|seed| seed.len() < 400);
     seeds
 }

@@ -31,21 +31,21 @@ impl InteropClients {
         Ok(Self { scripts, opencode, out })
     }
 
-    /// Runs a script to its end; what it says of a failure is the failure.
-    fn run_script(&self, script: &str, words: &[&str]) -> TestResult<Value> {
-        self.run_script_with(&required_tools::find_program("node")?, script, words)
+    /// Runs a script to its end; a failure contains its output.
+    fn run_script(&self, script: &str, args: &[&str]) -> TestResult<Value> {
+        self.run_script_with(&required_tools::find_program("node")?, script, args)
     }
 
     /// The same under another runtime than Node.js.
     #[expect(clippy::disallowed_methods, reason = "tests drive the real clients themselves")]
-    fn run_script_with(&self, runtime: &Path, script: &str, words: &[&str]) -> TestResult<Value> {
+    fn run_script_with(&self, runtime: &Path, script: &str, args: &[&str]) -> TestResult<Value> {
         let mut command = Command::new(runtime);
-        let output = command.arg(script).args(words).current_dir(&self.scripts).output()?;
-        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let output = command.arg(script).args(args).current_dir(&self.scripts).output()?;
+        let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
         if output.status.success() {
-            return Ok(serde_json::from_str(&said)?);
+            return Ok(serde_json::from_str(&stdout)?);
         }
-        Err(format!("{script}: {said}{}", String::from_utf8_lossy(&output.stderr)).into())
+        Err(format!("{script}: {stdout}{}", String::from_utf8_lossy(&output.stderr)).into())
     }
 
     /// Bun as npm brings it for this machine; its package needs no script to be installed.
@@ -110,8 +110,10 @@ fn foreign_web_pages_are_blocked_and_allowed_origins_work() -> TestResult {
     let chromium = required_tools::find_program("chromium")?;
     let chromium = chromium.to_string_lossy().into_owned();
 
-    let report = clients
-        .run_script("pages.mjs", &[turnstone_program(), &chromium, &clients.output_dir()])?;
+    let report = clients.run_script(
+        "foreign-pages.mjs",
+        &[turnstone_program(), &chromium, &clients.output_dir()],
+    )?;
 
     let none = Value::Array(Vec::new());
     assert_eq!(report["foreign"], none, "answered with another status than 403: {report:#}");
@@ -144,8 +146,8 @@ fn opencode_run_prints_the_same_on_both_servers() -> TestResult {
     let clients = InteropClients::install()?;
     let opencode = clients.opencode.to_string_lossy().into_owned();
 
-    let report =
-        clients.run_script("run.mjs", &[turnstone_program(), &opencode, &clients.output_dir()])?;
+    let report = clients
+        .run_script("opencode-run.mjs", &[turnstone_program(), &opencode, &clients.output_dir()])?;
 
     assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
     assert_eq!(report["same"].as_array().map(Vec::len), Some(12), "{report:#}");

@@ -34,7 +34,7 @@ impl OpenCodePrograms {
     /// Lets a program write its sessions into `out`.
     fn run_script(&self, name: &str, out: &Path, age: &str) -> TestResult {
         run(program("node")
-            .arg(interop_dir().join("drive.mjs"))
+            .arg(interop_dir().join("record-sessions.mjs"))
             .args([&self.binary(name), out])
             .arg(age))
     }

@@ -39,9 +39,9 @@ pub(crate) fn connect(path: &Path) -> TestResult<Connection> {
 }
 
 /// The tables of OpenCode's first SQLite versions (1.2).
-pub(crate) const FIRST_SCHEMA: &str = include_str!("data/schema-1.2.sql");
+pub(crate) const FIRST_SCHEMA: &str = include_str!("data/opencode-schema-1.2.sql");
 /// The tables of today's OpenCode (1.18).
-pub(crate) const TODAY_SCHEMA: &str = include_str!("data/schema-1.18.sql");
+pub(crate) const TODAY_SCHEMA: &str = include_str!("data/opencode-schema-1.18.sql");
 
 /// A hand-made OpenCode database.
 pub(crate) struct HandmadeDatabase {

@@ -16,14 +16,14 @@ fn import_and_export(document: &Value) -> TestResult<Value> {
 
 #[test]
 fn real_export_document_round_trips() -> TestResult {
-    let golden: Value = serde_json::from_str(include_str!("data/export-session.json"))?;
+    let golden: Value = serde_json::from_str(include_str!("data/opencode-export.json"))?;
     assert_eq!(import_and_export(&golden)?, golden);
     Ok(())
 }
 
 #[test]
 fn old_diffs_with_file_contents_round_trip_and_redact() -> TestResult {
-    let mut document: Value = serde_json::from_str(include_str!("data/export-session.json"))?;
+    let mut document: Value = serde_json::from_str(include_str!("data/opencode-export.json"))?;
     document["messages"][0]["info"]["summary"]["diffs"][0]["before"] = json!("whole file");
     document["messages"][0]["info"]["variant"] = json!("high");
     assert_eq!(import_and_export(&document)?, document);

@@ -214,7 +214,7 @@ fn corrupt_page_loses_only_its_own_sessions() -> TestResult {
 
 #[test]
 fn documents_are_read_from_object_array_lines_and_stream() -> TestResult {
-    let golden: Value = serde_json::from_str(include_str!("data/export-session.json"))?;
+    let golden: Value = serde_json::from_str(include_str!("data/opencode-export.json"))?;
     let mut other = golden.clone();
     rename(&mut other);
     let case = ImportFixture::new()?;

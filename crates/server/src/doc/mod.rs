@@ -1,6 +1,6 @@
 //! The OpenAPI document: every route with what it takes and answers.
 //!
-//! `opencode.json` is derived by `scripts/openapi.mjs`, `native.json` is written by hand.
+//! `opencode.json` is derived by `scripts/derive-openapi.mjs`, `native.json` is written by hand.
 
 mod document;
 

@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::support::{ServerFixture, git};
 
-const RECORDED: &str = include_str!("../golden/start.jsonl");
+const RECORDED: &str = include_str!("../golden/fresh-project.jsonl");
 
 /// The project as it was when the recording was made.
 fn house() -> ServerFixture {

@@ -45,7 +45,7 @@ fn history(house: &ServerFixture, names: &IdMapping) -> Vec<Difference> {
         json!({ "type": kind, "properties": event["data"] })
     };
     let told: Vec<Value> = all.iter().map(event).collect();
-    let text = include_str!("../golden/crash-history.jsonl");
+    let text = include_str!("../golden/crash-sync-history.jsonl");
     let mut found = event_comparison::compare("history", text, &told, names);
     found.retain(|it| !it.at.starts_with("more/"));
 

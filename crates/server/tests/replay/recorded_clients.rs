@@ -30,7 +30,7 @@ pub(crate) const TABLE: &[KnownDifference] = &[
 ];
 
 /// Method, path, with which queries, and what the answers are made of.
-const CLIENT_REQUESTS: &str = include_str!("../golden/clients.jsonl");
+const CLIENT_REQUESTS: &str = include_str!("../golden/client-requests.jsonl");
 
 /// Streams have an answer that does not end.
 const STREAMS: [&str; 2] = ["/event", "/global/event"];

@@ -364,20 +364,20 @@ fn recordings_replay_with_only_known_differences() {
     let house = house();
     let names = Mutex::new(IdMapping::new(&house));
     let heard = RecordedStream {
-        api: Some(include_str!("../golden/drive-api-events.jsonl")),
-        ..RecordedStream::of(include_str!("../golden/drive-events.jsonl"))
+        api: Some(include_str!("../golden/all-routes-api-events.jsonl")),
+        ..RecordedStream::of(include_str!("../golden/all-routes-events.jsonl"))
     };
-    found.extend(play(&house, &names, include_str!("../golden/drive.jsonl"), &heard));
+    found.extend(play(&house, &names, include_str!("../golden/all-routes.jsonl"), &heard));
     let heard = RecordedStream {
-        api: Some(include_str!("../golden/kinds-api-events.jsonl")),
-        ..RecordedStream::of(include_str!("../golden/kinds-events.jsonl"))
+        api: Some(include_str!("../golden/prompt-kinds-api-events.jsonl")),
+        ..RecordedStream::of(include_str!("../golden/prompt-kinds-events.jsonl"))
     };
-    found.extend(play(&house, &names, include_str!("../golden/kinds.jsonl"), &heard));
+    found.extend(play(&house, &names, include_str!("../golden/prompt-kinds.jsonl"), &heard));
     drop(house);
     let fresh = self::house();
     let names = Mutex::new(IdMapping::new(&fresh));
-    let heard = RecordedStream::of(include_str!("../golden/lists-events.jsonl"));
-    found.extend(play(&fresh, &names, include_str!("../golden/lists.jsonl"), &heard));
+    let heard = RecordedStream::of(include_str!("../golden/session-lists-events.jsonl"));
+    found.extend(play(&fresh, &names, include_str!("../golden/session-lists.jsonl"), &heard));
     found.extend(stream_reader::openings(&fresh));
     found.extend(replay_with_password());
     found.extend(replay_fresh(include_str!("../golden/share.jsonl")));

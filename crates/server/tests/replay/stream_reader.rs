@@ -78,7 +78,7 @@ fn frame(lines: &[String]) -> Value {
 pub(crate) fn openings(house: &ServerFixture) -> Vec<Difference> {
     house.client().post("/session", &json!({ "title": "missed" })).expect(200);
     let mut found = Vec::new();
-    for line in include_str!("../golden/openings.jsonl").lines() {
+    for line in include_str!("../golden/sse-openings.jsonl").lines() {
         let recorded: Value = serde_json::from_str(line).expect("JSON");
         let path = recorded["path"].as_str().expect("a path");
         let is_back = recorded["last"] == true;

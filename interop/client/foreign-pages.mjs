@@ -1,6 +1,6 @@
 // Foreign web pages in a real Chromium, against `turnstone serve`: every way in which a page can send a request.
 //
-//   node pages.mjs TURNSTONE CHROMIUM OUT
+//   node foreign-pages.mjs TURNSTONE CHROMIUM OUT
 //
 // Prints {attacks, forbidden, foreign, revealed, rebound, changed, allowed}: how many attacks ran, how many requests
 // the server refused with 403, which requests of foreign pages got any other status, what they could read, the status

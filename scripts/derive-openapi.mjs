@@ -1,7 +1,7 @@
 #!/usr/bin/env node
 // Derives crates/server/src/doc/opencode.json from a recorded OpenAPI document of OpenCode.
 //
-//   scripts/openapi.mjs RECORDED
+//   scripts/derive-openapi.mjs RECORDED
 //
 // Kept: paths, parameters, schemas. Left out: every sentence of the other project. Written anew: what an
 // error looks like here, which routes are not offered, and what our ids are made of.

@@ -3,7 +3,7 @@
 import fs from "node:fs"
 import path from "node:path"
 
-/** A prompt that tells the scripted model what to do; see interop/opencode/model.mjs. */
+/** A prompt that tells the scripted model what to do; see interop/opencode/scripted-model.mjs. */
 const play = (words, ...steps) => [{ type: "text", text: `${words} [[${steps.map((step) => JSON.stringify(step)).join(",")}]]` }]
 const prompt = (c, m, parts) => c.session.prompt({ sessionID: m.turns.id, agent: "build", model: { providerID: "scripted", modelID: "scripted" }, parts })
 const messages = (c, m) => c.session.messages({ sessionID: m.turns.id })

@@ -1,14 +1,14 @@
 // Drives a real `opencode` through a few sessions and leaves what it wrote and what it says.
 //
-//   node drive.mjs BINARY OUT today|old
+//   node record-sessions.mjs BINARY OUT today|old
 //
 // OUT/home/data/opencode is its data directory. OUT/shape/<id>.json holds every session as its HTTP API
 // shows it, in the form of an export; OUT/export/<id>.json what `opencode export` prints for some of
 // them, and with `today` OUT/sanitized/<id>.json what `opencode export --sanitize` prints.
 import fs from "node:fs"
 import path from "node:path"
-import { startModel } from "./model.mjs"
-import { environment, places, prepare, run, startServer } from "./program.mjs"
+import { startModel } from "./scripted-model.mjs"
+import { environment, places, prepare, run, startServer } from "./run-opencode.mjs"
 
 const [binary, out, age] = process.argv.slice(2)
 const { work } = places(out)

@@ -1,4 +1,4 @@
-// The npm package as a client that leaves: node leave.mjs VERSION URL. One call, then the main stub is disposed of.
+// The npm package as a client that leaves: node disposing-client.mjs VERSION URL. One call, then the main stub is disposed of.
 import { WebSocket } from "ws";
 
 globalThis.WebSocket ??= WebSocket;

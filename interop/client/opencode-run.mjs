@@ -1,13 +1,13 @@
 // The real `opencode run --attach` on `turnstone serve` with a runner, and on opencode itself: what it prints and how
 // it ends must be the same.
 //
-//   node run.mjs TURNSTONE OPENCODE OUT
+//   node opencode-run.mjs TURNSTONE OPENCODE OUT
 //
 // Prints {same, unexpected}; ends with 1 if anything differs.
 import { execFile } from "node:child_process"
 import fs from "node:fs"
 import path from "node:path"
-import { differences, normaliser } from "./normal.mjs"
+import { differences, normaliser } from "./normalise.mjs"
 import { startRunner } from "./runner.mjs"
 import { environment, modelOf, prepare, start } from "./servers.mjs"
 

@@ -1,5 +1,5 @@
 // Writes the golden vectors of crates/capnweb/tests/vectors from the npm package itself:
-//   npm ci && node vectors.mjs ../../crates/capnweb/tests/vectors
+//   npm ci && node write-vectors.mjs ../../crates/capnweb/tests/vectors
 // Data only: what capnweb 0.12.0 sends, and what it refuses.
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
@@ -56,7 +56,7 @@ const verdict = (text) => {
     return `-${text}`;
   }
 };
-lines("verdicts.txt", odd.map(verdict));
+lines("value-validity.txt", odd.map(verdict));
 
 // Sessions: every message that two npm peers send each other.
 class Counter extends RpcTarget {

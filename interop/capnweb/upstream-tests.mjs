@@ -1,4 +1,4 @@
-// Runs capnweb's own tests against a server outside: node outside.mjs CHECKOUT HOST:PORT
+// Runs capnweb's own tests against a server outside: node upstream-tests.mjs CHECKOUT HOST:PORT
 //   CHECKOUT  a checkout of github.com/cloudflare/capnweb, with vitest 3 and ws installed in it
 //   HOST:PORT a server whose `/` offers their TestTarget, such as this crate's example
 // Their "HTTP requests" and "WebSockets" tests connect to it as they are. The tests whose harness serves a
