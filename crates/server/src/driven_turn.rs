@@ -19,6 +19,7 @@ use turnstone_store::{Context, StoreError};
 
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::random;
 
 /// The turns of this process that are driven from outside.
 #[derive(Default)]
@@ -85,10 +86,7 @@ impl DrivenTurns {
         directory: PathBuf,
         now: EpochMillis,
     ) -> Result<(), ApiError> {
-        let mut random = [0; 16];
-        getrandom::fill(&mut random)
-            .map_err(|e| ApiError::unexpected(&std::io::Error::other(e)))?;
-        let token: String = random.iter().map(|byte| format!("{byte:02x}")).collect();
+        let token = random::random_hex::<16>().map_err(|error| ApiError::unexpected(&error))?;
         let mut held = lock(&self.by_id);
         let tools = held.remove(&turn.id).map(|old| std::mem::take(&mut *lock(&old.tools)));
         let id = turn.id.clone();

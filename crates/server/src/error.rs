@@ -15,6 +15,8 @@ use turnstone_core::time::SessionSeq;
 use turnstone_engine::{EngineError, GitError, PermissionError};
 use turnstone_store::StoreError;
 
+use crate::random;
+
 /// The longest message a client is sent.
 const MAX_MESSAGE_CHARS: usize = 1024;
 
@@ -217,8 +219,13 @@ fn is_short_of_resources(error: &std::io::Error) -> bool {
 
 /// A short name for a line in the log.
 fn new_reference() -> String {
-    let number = getrandom::u32().unwrap_or_default();
-    format!("err_{number:08x}")
+    match random::random_hex::<4>() {
+        Ok(digits) => format!("err_{digits}"),
+        Err(error) => {
+            tracing::error!("{error}");
+            "err_without_reference".to_owned()
+        }
+    }
 }
 
 impl From<StoreError> for ApiError {

@@ -21,6 +21,7 @@ mod idempotency;
 mod peer;
 mod project_directory;
 mod prompt;
+mod random;
 mod request_context;
 mod request_input;
 mod request_log;

@@ -19,6 +19,7 @@ use turnstone_store::{Actor, Context, PromptStatus, StoreError};
 
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::random;
 
 /// A runner that was not heard of for so long is gone, unless a turn is driven where it runs models: whoever
 /// is at work need not look for more.
@@ -78,9 +79,7 @@ pub(crate) struct RunnerRegistry {
 
 /// Random bytes in hexadecimal digits.
 fn random_hex<const BYTES: usize>() -> Result<String, ApiError> {
-    let mut random = [0; BYTES];
-    getrandom::fill(&mut random).map_err(|e| ApiError::unexpected(&std::io::Error::other(e)))?;
-    Ok(random.iter().map(|byte| format!("{byte:02x}")).collect())
+    random::random_hex::<BYTES>().map_err(|error| ApiError::unexpected(&error))
 }
 
 /// True for a directory that is `root` or below it; one with `..` in it may lead anywhere.

@@ -3,6 +3,8 @@
 use turnstone_core::id::{EventId, IdClock, MessageId};
 use turnstone_core::time::{EpochMillis, LogCursor};
 
+use crate::random::{self, RandomnessError};
+
 /// The name of an event of the log on the wire: the same whenever it is read.
 ///
 /// `nth` tells apart what one event of the log becomes.
@@ -27,11 +29,15 @@ pub(crate) fn switch_message_id(cursor: LogCursor, time: EpochMillis, nth: usize
 }
 
 /// The name of an event that is in no log.
-pub(crate) fn ephemeral_id(ticker: &mut IdClock, now: EpochMillis) -> EventId {
-    let mut random = [0; 14];
-    // Without randomness the counter of the ticker still tells the names of a millisecond apart.
-    getrandom::fill(&mut random).unwrap_or_default();
-    EventId::mint(ticker.next_timestamp(now), random)
+///
+/// # Errors
+///
+/// [`RandomnessError`] if the system has no random bytes.
+pub(crate) fn ephemeral_id(
+    ticker: &mut IdClock,
+    now: EpochMillis,
+) -> Result<EventId, RandomnessError> {
+    Ok(EventId::mint(ticker.next_timestamp(now), random::random_bytes()?))
 }
 
 /// A place in a stream: after an event of the log, or inside of what one event becomes.

@@ -313,7 +313,14 @@ impl EventStream {
     /// Queues a word of the stream itself; it carries the place, so that a stream that breaks before
     /// anything happened can go on as well.
     fn queue_control(&mut self, kind: &str) {
-        let id = event_id::ephemeral_id(&mut IdClock::default(), (self.shared.clock)());
+        let id = match event_id::ephemeral_id(&mut IdClock::default(), (self.shared.clock)()) {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::error!("a stream ends before {kind}: {error}");
+                self.line.is_over = true;
+                return;
+            }
+        };
         let frame = match (self.listener.wire, kind) {
             (StreamFormat::Api, "server.heartbeat") => Bytes::from_static(b": heartbeat\n\n"),
             (wire, kind) => {

@@ -121,7 +121,13 @@ impl EventHub {
             tracing::warn!("the log could not be read before {kind} was told: {error}");
         }
         let project = directory.as_deref().and_then(|at| follower.known_project(at));
-        let id = event_id::ephemeral_id(&mut follower.ticker, (self.shared.clock)());
+        let id = match event_id::ephemeral_id(&mut follower.ticker, (self.shared.clock)()) {
+            Ok(id) => id,
+            Err(error) => {
+                tracing::error!("{kind} is not published: {error}");
+                return;
+            }
+        };
         let told = WireEvent::new(id, kind, properties);
         self.shared.push_events(|end| {
             vec![StreamEvent::ephemeral(end, EventScope { directory, project }, told)]
