@@ -1,4 +1,4 @@
-//! Events: what happened, in words of the domain.
+//! Events: the facts that the log records.
 
 use serde::{Deserialize, Serialize};
 
@@ -79,7 +79,7 @@ kinds! {
     TurnEnded = 54 "turn.ended" Turn;
     /// A model call is being tried again.
     StatusRetrying = 55 "status.retrying" Status;
-    /// Somebody wants a turn to end; whoever runs it does that.
+    /// A turn is asked to end; the process that runs it ends it.
     TurnAbortAsked = 56 "turn.abort_asked" Turn;
     /// A permission or an answer is wanted.
     RequestAsked = 60 "request.asked" Request;
@@ -87,7 +87,7 @@ kinds! {
     RequestResolved = 61 "request.resolved" Request;
     /// A rule was approved for a project from now on.
     ApprovalGranted = 65 "approval.granted" Approval;
-    /// An approved rule was taken back.
+    /// An approved rule was revoked.
     ApprovalWithdrawn = 66 "approval.withdrawn" Approval;
     /// A prompt was put into the inbox.
     InputAdmitted = 70 "input.admitted" Input;
@@ -105,7 +105,7 @@ kinds! {
     ChangeClosed = 101 "change.closed" Change;
     /// An undo, a redo or another operation on the history was decided; carries its plan.
     OperationPlanned = 110 "operation.planned" Operation;
-    /// An operation is over; carries its report and where the session stands now.
+    /// An operation is complete; carries its report and the new head.
     OperationDone = 111 "operation.done" Operation;
 }
 
@@ -162,7 +162,7 @@ impl EntityClass {
     ];
 }
 
-/// What an event's payload says about its entity; the compaction rule of R25 stands on it.
+/// What an event's payload says about its entity; the basis of the compaction rule (R25).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntityEffect {
     /// The whole entity: every earlier event of the entity is contained in it.
@@ -227,7 +227,7 @@ impl EventKind {
         )
     }
 
-    /// True for kinds that say all they have to say by their name.
+    /// True for kinds without a payload.
     #[must_use]
     pub const fn has_no_payload(self) -> bool {
         matches!(self, Self::ShareRemoved)

@@ -1,6 +1,6 @@
 //! Forks: a copy of a conversation up to a point, under new ids.
 //!
-//! Owns what is copied and what is renamed. Mints no id itself: the caller hands them in. Which
+//! Owns what is copied and what is renamed. New ids come from the caller. Which
 //! captures a fork holds is not decided here (R40).
 
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use crate::model::{ExtraFields, ForkOrigin, Message, MessageBody, PartBody, Sess
 use crate::session_naming::fork_title;
 use crate::time::EpochMillis;
 
-/// A message, and its parts in order: the id of each, and its body in whatever form it is copied.
+/// A message, and its parts in order: the id of each, and its body in any representation.
 pub type CopiedMessage<P> = (Message, Vec<(PartId, P)>);
 
 /// What a fork consists of; nothing has been written.
@@ -24,11 +24,11 @@ pub struct ForkPlan<P> {
     pub parts: Vec<(PartId, PartId)>,
 }
 
-/// What messages are called in a copy.
+/// New ids of copied messages.
 #[derive(Debug)]
 pub struct RenamedMessages<'a>(HashMap<&'a MessageId, &'a MessageId>);
 
-/// Why a fork was refused; nothing has been written.
+/// Why a fork was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ForkError {
     /// The message to fork at is not part of the conversation.
@@ -45,8 +45,8 @@ pub enum ForkError {
 ///
 /// # Errors
 ///
-/// [`ForkError::NoSuchMessage`] if `at` is unknown (OpenCode copies everything then, which answers a
-/// slip with a fork of the wrong length), and what `rename` refuses.
+/// [`ForkError::NoSuchMessage`] if `at` is unknown (OpenCode copies everything then, which turns a
+/// mistake into a fork of the wrong length), and errors of `rename`.
 pub fn plan_fork<P, E: From<ForkError>>(
     mut messages: Vec<CopiedMessage<P>>,
     at: Option<&MessageId>,
@@ -93,25 +93,25 @@ pub fn rename_references(mut body: PartBody, names: &RenamedMessages<'_>) -> Par
     body
 }
 
-/// What a forked session has of its own.
+/// Attributes of a forked session that are not copied.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NewFork {
     /// Its id.
     pub id: SessionId,
     /// Its slug.
     pub slug: String,
-    /// The version of the program that makes it.
+    /// Version of the program that creates it.
     pub version: String,
-    /// When it is made.
+    /// Time of creation.
     pub now: EpochMillis,
-    /// Where it was taken (R40).
+    /// Origin of the fork (R40).
     pub origin: ForkOrigin,
 }
 
 /// The session of a fork: a root session in the place of the original.
 ///
-/// It takes over project, workspace, directory, the metadata as a copy of its own, and the title
-/// with a number. It does not take over parent, agent, model, rules, share, revert or summary; its
+/// It copies project, workspace, directory and metadata, and the title with a number added. It does
+/// not copy parent, agent, model, rules, share, revert or summary; its
 /// usage is counted from the parts it copies.
 #[must_use]
 pub fn fork_session(original: &Session, fork: NewFork) -> Session {

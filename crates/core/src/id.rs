@@ -1,4 +1,4 @@
-//! Identifiers in OpenCode's format: parsed once at the border, opaque afterwards.
+//! Identifiers in OpenCode's format: parsed once on input, opaque afterwards.
 //!
 //! An id names a thing and never orders anything: the 48-bit time field wraps every 2^36 ms (last on
 //! 2026-08-14), so newer ids may sort before older ones. Order is a matter of sequence numbers.
@@ -18,9 +18,9 @@ const TIME_MASK: u64 = (1 << 48) - 1;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a {kind} id")]
 pub struct IdError {
-    /// The kind that was asked for, in words.
+    /// Name of the expected kind.
     pub kind: &'static str,
-    /// The refused text, cut to a readable length.
+    /// The invalid text, truncated.
     pub text: String,
 }
 
@@ -119,7 +119,7 @@ ids! {
 
 impl MessageId {
     /// Mints an id that sorts after `newest`: by its moment, or right behind it if the clock or the
-    /// wrap of the time field would put it before. Clients look messages up by halving a list.
+    /// wrap of the time field would put it before. Clients find messages by binary search.
     #[must_use]
     pub fn mint_after(newest: Option<&Self>, tick: IdTimestamp, random: [u8; 14]) -> Self {
         let minted = Self::mint(tick, random);
@@ -138,7 +138,7 @@ fn next_sorting_id(newest: &str, minted: &str) -> String {
     if let Some(value) = value.filter(|value| *value < TIME_MASK) {
         return format!("msg_{:012x}{random}", value + 1);
     }
-    // Made by a client in a way of its own: the next letter, from the back.
+    // Not in our format, created by a client: increment the last letter.
     let mut text = newest.as_bytes().to_vec();
     for at in (4..text.len()).rev() {
         if let Some(next) = ALPHABET.iter().find(|letter| **letter > text[at]) {
@@ -200,14 +200,14 @@ enum IdOrder {
     Descending,
 }
 
-/// A moment plus a counter that tells apart the ids of one millisecond.
+/// A time with a counter that distinguishes the ids of one millisecond.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IdTimestamp {
     now: EpochMillis,
     counter: u16,
 }
 
-/// Hands out ticks; one per process, so that two ids of one millisecond differ in their time field.
+/// Generates timestamps; one per process, so that two ids of one millisecond differ in their time field.
 #[derive(Debug, Default)]
 pub struct IdClock {
     last: Option<EpochMillis>,

@@ -1,4 +1,4 @@
-//! The words and the rules of Turnstone.
+//! The domain model and the rules of Turnstone.
 //!
 //! Owns ids, the session/message/part model, events, the turn and tool machines, permission rules
 //! and the arithmetic of context. Everything here is a pure function of its arguments: `now` and

@@ -1,8 +1,8 @@
-//! Operations: what was done to the history of a session, and where the session stands since.
+//! Operations: changes to the history of a session, and the resulting head.
 //!
-//! An operation is planned, then done; a planned one that its process did not live to finish is
-//! finished by the next. A session has one head (R19): the place from which on everything is taken
-//! back, or none, when it stands at its end.
+//! An operation is planned, then applied; if its process dies in between, recovery finishes it. A
+//! session has one head (R19): the position from which on everything is undone, or none if nothing
+//! is.
 
 use serde::{Deserialize, Serialize};
 
@@ -13,9 +13,9 @@ use crate::rel_path::RelPath;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OperationKind {
-    /// Changes were taken back.
+    /// Changes were undone.
     Undo,
-    /// Changes were brought back.
+    /// Changes were redone.
     Redo,
     /// The session went to another point.
     Jump,
@@ -55,21 +55,21 @@ impl OperationKind {
         }
     }
 
-    /// True for what is done beside the session, whatever it is doing: it moves no head, touches
-    /// no file of a person, and nobody waits for it.
+    /// True for kinds that run in the background while the session may be busy: they move no head and
+    /// change no file of the user.
     #[must_use]
     pub const fn is_background(self) -> bool {
         matches!(self, Self::Expire | Self::Forget)
     }
 
-    /// The kind with this word.
+    /// Parses the stored form.
     #[must_use]
     pub fn parse(word: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|kind| kind.as_str() == word)
     }
 }
 
-/// The first message, or the first part of it, that is taken back.
+/// The first undone message, or the first undone part of it.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SessionHead {
     /// The message.
@@ -79,11 +79,11 @@ pub struct SessionHead {
     pub part: Option<PartId>,
 }
 
-/// How much of a change set is taken back.
+/// How much of a change set is undone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UndoExtent {
-    /// Nothing: it stands.
+    /// Nothing.
     Nothing,
     /// All of it.
     All,
@@ -92,7 +92,7 @@ pub enum UndoExtent {
 }
 
 impl UndoExtent {
-    /// True if this path of the change set is taken back.
+    /// True if this path of the change set is undone.
     #[must_use]
     pub fn contains_path(&self, path: &RelPath) -> bool {
         match self {
@@ -103,7 +103,7 @@ impl UndoExtent {
     }
 }
 
-/// How much of one change set is taken back after an operation.
+/// How much of one change set is undone after an operation.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UndoneChangeSet {
     /// The change set.
@@ -112,15 +112,15 @@ pub struct UndoneChangeSet {
     pub extent: UndoExtent,
 }
 
-/// Where a session stands after an operation.
+/// How an operation moves the head of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HeadMove {
-    /// Where it stood before.
+    /// The head does not move.
     Stay,
-    /// At its end.
+    /// To the end of the session.
     Tip,
-    /// Before this.
+    /// Before this message or part.
     To(SessionHead),
 }
 

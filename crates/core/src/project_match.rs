@@ -15,7 +15,7 @@ pub struct DirectoryFacts {
     pub common_dir: Option<String>,
     /// Its commits without a parent; several where histories were joined.
     pub root_commits: Vec<String>,
-    /// True if the history is cut off: what looks like a root commit is none.
+    /// True for a shallow clone: its oldest commits are not root commits.
     pub shallow: bool,
     /// Its remote called origin, as `host/path`.
     pub origin: Option<String>,
@@ -35,14 +35,14 @@ pub struct ProjectCandidate {
 pub enum ProjectMatch {
     /// This one, because of a fact only one project can have.
     Same(ProjectId, MatchReason),
-    /// Another clone of this one: root commit and origin are equal. People are told.
+    /// Another clone of this one: root commit and origin are equal. The user is informed.
     Joined(ProjectId),
-    /// One of its own, although these look alike; `project relink` would join them.
+    /// A new project, although these look alike; `project relink` would join them.
     Separate {
         /// The projects that look alike, in the order they were given.
         hint: Vec<ProjectId>,
     },
-    /// One of its own.
+    /// A new project.
     New,
 }
 
@@ -149,7 +149,7 @@ pub fn new_project_id(projects: &[ProjectCandidate], facts: &DirectoryFacts) -> 
     (!projects.iter().any(|project| project.id == id)).then_some(id)
 }
 
-/// A remote as `host/path`: the same for every way to reach one repository.
+/// A remote as `host/path`: the same for all URLs of one repository.
 ///
 /// User, port and protocol do not count, nor does `.git` at the end; the case of the path does. A
 /// remote on the same machine names no repository that others could have too.
@@ -163,7 +163,7 @@ pub fn normalize_origin(url: &str) -> Option<String> {
         None => url.split_once(':').filter(|(host, _)| !host.contains('/'))?,
     };
     let host = host.rsplit('@').next().unwrap_or(host);
-    // An address in brackets has colons of its own.
+    // An IPv6 address in brackets contains colons.
     let host = match host.strip_prefix('[') {
         Some(rest) => rest.split_once(']')?.0,
         None => host.split(':').next().unwrap_or(host),

@@ -1,7 +1,6 @@
 //! Paths inside a worktree: bytes, relative, and incapable of leaving it (R16).
 //!
-//! Owns the lexical half of confinement. That no link is followed is the half of whoever opens
-//! files.
+//! Owns the lexical half of confinement. The code that opens files must not follow links.
 
 use std::fmt;
 
@@ -11,16 +10,16 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RelPathError {
     /// There is no name in it.
-    #[error("the path is empty or has an empty part")]
+    #[error("the path is empty or contains an empty component")]
     Empty,
     /// It starts at the root of the file system.
     #[error("the path is absolute")]
     Absolute,
     /// It has a part `.` or `..`.
-    #[error("the path has a part that is `.` or `..`")]
+    #[error("the path contains `.` or `..`")]
     Dots,
     /// It holds a byte no file name can hold.
-    #[error("the path holds a NUL byte")]
+    #[error("the path contains a NUL byte")]
     Nul,
     /// It passes through a git directory, which is never captured and never written.
     #[error("the path passes through a git directory")]
@@ -30,7 +29,7 @@ pub enum RelPathError {
 /// A path below the root of a worktree: one or more names, joined by `/`.
 ///
 /// Any bytes a file system allows, so not always text. Never absolute, never with `..`, never
-/// through a `.git`, whatever list it came from.
+/// through a `.git`.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct RelPath(Vec<u8>);
 

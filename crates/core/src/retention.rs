@@ -1,15 +1,15 @@
-//! What the log may forget (R25): the one rule of compaction, without a database.
+//! Which events the log may drop (R25): the compaction rule, independent of the database.
 //!
 //! An event may be dropped only if a later retained event of the same entity carries its whole
-//! effect and no boundary lies between them. A boundary is a place a session can be taken back to;
+//! effect and no boundary lies between them. A boundary is a position a session can be undone to;
 //! its state is that of the events up to and including it. So the stream falls into segments that
 //! each end with a boundary, and within a segment an entity needs its last image or removal, and
 //! its last delta if that comes later.
 //!
 //! Of the facts, which are never dropped, the ends of turns are boundaries: a turn accepted,
 //! started, ended; and the end of an operation that moves the head or the files. A turn that asks or
-//! is answered, a request, an approval, a prompt, a share, a change set and a deletion are not places
-//! one goes back to. The first image of a part that begins or ends a step is a boundary too.
+//! is answered, a request, an approval, a prompt, a share, a change set and a deletion are not
+//! boundaries. The first image of a part that begins or ends a step is a boundary too.
 
 use std::collections::HashMap;
 
@@ -24,11 +24,11 @@ pub struct RetentionEvent {
     pub kind: EventKind,
     /// The thing it is about; names one thing together with the class of the kind.
     pub entity: i64,
-    /// True if a session can be taken back to this event, see [`is_boundary`].
+    /// True if a session can be undone to this event, see [`is_boundary`].
     pub boundary: bool,
 }
 
-/// True if a session can be taken back to an event of this kind.
+/// True if a session can be undone to an event of this kind.
 ///
 /// `first_type` is the type of a part if the event is the part's first image, otherwise nothing: a
 /// step begins where its part appears, not where the part is written again.
@@ -79,19 +79,7 @@ pub fn is_droppable(kind: EventKind) -> bool {
     kind.effect() != EntityEffect::Fact && kind != EventKind::SessionCreated
 }
 
-/// True if an event of kind `later` carries the whole effect of an earlier event of the same entity.
-///
-/// A delta says how long a text is now: more than any delta before it, less than an image.
-#[must_use]
-pub fn supersedes(later: EventKind, earlier: EventKind) -> bool {
-    match (later, earlier) {
-        (EventKind::PartDelta, EventKind::PartDelta) => true,
-        (EventKind::PartDelta, _) => false,
-        (later, _) => later.effect() != EntityEffect::Fact,
-    }
-}
-
-/// What of an entity the present segment still needs.
+/// Events of an entity that the current segment still needs.
 #[derive(Clone, Copy, Debug, Default)]
 struct SegmentState {
     image: Option<i64>,
@@ -100,8 +88,8 @@ struct SegmentState {
 
 /// Reads a stream in order and says which of the events it has seen may be dropped.
 ///
-/// Holds one small entry per entity of the present segment, however long the segment is. What it
-/// answers stays true whatever follows; begin anew behind any boundary.
+/// Keeps one small entry per entity of the current segment, however long the segment is. Its answers
+/// remain valid for all later events; a new filter can start after any boundary.
 #[derive(Clone, Debug, Default)]
 pub struct EventRetention {
     entities: HashMap<(EntityClass, i64), SegmentState>,
@@ -143,7 +131,18 @@ mod tests {
 
     use super::*;
 
-    /// The rule word by word, from the end: what is retained later is known when an event is judged.
+    /// True if an event of kind `later` carries the whole effect of an earlier event of the same entity.
+    ///
+    /// A delta says how long a text is now: more than any delta before it, less than an image.
+    fn supersedes(later: EventKind, earlier: EventKind) -> bool {
+        match (later, earlier) {
+            (EventKind::PartDelta, EventKind::PartDelta) => true,
+            (EventKind::PartDelta, _) => false,
+            (later, _) => later.effect() != EntityEffect::Fact,
+        }
+    }
+
+    /// The rule of R25 literally, from the end: later events are already decided.
     fn reference(events: &[RetentionEvent]) -> BTreeSet<i64> {
         let mut dropped = BTreeSet::new();
         for (index, event) in events.iter().enumerate().rev() {

@@ -1,4 +1,4 @@
-//! Reverts: where a session stands after "back to this message", by OpenCode's rules.
+//! Reverts: the head of a session after a revert to a message, by OpenCode's rules.
 //!
 //! Owns the boundary: which message and part the head is moved to. What happens to files follows
 //! from change sets, and is not decided here.
@@ -6,7 +6,7 @@
 use crate::id::{MessageId, PartId};
 use crate::operation::SessionHead;
 
-/// A message and its parts by name and type, as a boundary is looked for in them.
+/// A message with the ids and types of its parts, as input for the boundary search.
 #[derive(Clone, Copy, Debug)]
 pub struct MessageOutline<'a> {
     /// The message.
@@ -17,13 +17,13 @@ pub struct MessageOutline<'a> {
     pub parts: &'a [(PartId, String)],
 }
 
-/// Finds what is taken back first when a session is reverted to a message, or to a part.
+/// Finds the first reverted message or part when a session is reverted to a message or a part.
 ///
 /// Messages and parts are walked in order, ids are never compared for order (they wrap). A part is
 /// kept only if an earlier part of its message is a text or a tool call: otherwise nothing of the
 /// message would be left worth keeping. Without a part the head is the last message of a person at
-/// or before the boundary, so that an answer is taken back with what was asked. A message without
-/// parts is no boundary: then there is nothing.
+/// or before the boundary, so that an answer is reverted together with its prompt. Returns `None` for
+/// a message without parts.
 #[must_use]
 pub fn find_revert_boundary<'a>(
     messages: impl IntoIterator<Item = MessageOutline<'a>>,
@@ -31,31 +31,30 @@ pub fn find_revert_boundary<'a>(
     part: Option<&PartId>,
 ) -> Option<SessionHead> {
     let mut asked = None;
-    for spoken in messages {
-        if spoken.is_user {
-            asked = Some(spoken.message);
+    for outline in messages {
+        if outline.is_user {
+            asked = Some(outline.message);
         }
         let is_boundary = |(id, _): &(PartId, String)| match part {
             Some(part) => id == part,
-            None => spoken.message == message,
+            None => outline.message == message,
         };
-        let Some(at) = spoken.parts.iter().position(is_boundary) else { continue };
-        let is_kept = spoken.parts[..at].iter().any(|(_, kind)| kind == "text" || kind == "tool");
+        let Some(at) = outline.parts.iter().position(is_boundary) else { continue };
+        let is_kept = outline.parts[..at].iter().any(|(_, kind)| kind == "text" || kind == "tool");
         let part = part.filter(|_| is_kept).cloned();
         let message = match (&part, asked) {
             (None, Some(asked)) => asked,
-            (Some(_), _) | (None, None) => spoken.message,
+            (Some(_), _) | (None, None) => outline.message,
         };
         return Some(SessionHead { message: message.clone(), part });
     }
     None
 }
 
-/// What a list of to-dos becomes when a session goes from one point to another: a three-way
-/// question. Nothing if it stays as it is.
+/// Merges a to-do list when a session moves from one point to another; `None` if it does not change.
 ///
-/// `there` is the list at the point to go to, `here` at the point the session stands at, `now` is
-/// the present one: what somebody changed since the session stood here is kept.
+/// `there` is the list at the target, `here` the list at the current position, `now` the current list:
+/// a list that was edited since the session reached its position is kept.
 #[must_use]
 pub fn merge_todos<'t, T: PartialEq>(there: &'t [T], here: &[T], now: &[T]) -> Option<&'t [T]> {
     (there != here && here == now).then_some(there)

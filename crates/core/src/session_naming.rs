@@ -1,4 +1,4 @@
-//! The names a session gets when nobody chooses one: a slug and a title.
+//! Default names of a session: slug and title.
 
 use crate::time::EpochMillis;
 
@@ -27,7 +27,7 @@ pub fn random_slug(random: [u8; 2]) -> String {
     format!("{adjective}-{noun}")
 }
 
-/// The title of a session nobody named: its moment, and whether another session began it.
+/// The default title of a session: its time, and whether it is a child session.
 #[must_use]
 pub fn default_title(now: EpochMillis, child: bool) -> String {
     format!("{}{}", if child { CHILD_SESSION_PREFIX } else { NEW_SESSION_PREFIX }, now.iso8601())

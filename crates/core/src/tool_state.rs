@@ -1,11 +1,11 @@
-//! The machine of a tool call: which state may follow which, and how an open call is closed.
+//! The state machine of a tool call: which state may follow which, and how an open call is closed.
 //!
 //! Owns the phases of [`ToolState`] and the table between them. Knows no tool and runs none.
 //!
 //! A first state may be any: subtasks and shells begin in `running`, imported calls come complete.
 //! Completion follows `running` only, as OpenCode accepts it: a provider that runs a tool itself
-//! also reports the call before its result, so `pending → completed` is a lost step, not a short
-//! cut. Failure may follow `pending`, because a call whose turn ends is closed where it stands.
+//! also reports the call before its result, so `pending → completed` is a lost step, not a
+//! shortcut. Failure may follow `pending`, because a call is closed in any state when its turn ends.
 //! A closed call never changes, except that pruning sets `time.compacted` on a completed one.
 
 use serde_json::{Map, Number, Value};
@@ -23,7 +23,7 @@ pub enum ToolPhase {
     Running,
     /// The tool ended well.
     Completed,
-    /// The tool failed or was cut off.
+    /// The tool failed or was interrupted.
     Error,
 }
 
@@ -101,7 +101,7 @@ impl ToolState {
 ///
 /// # Errors
 ///
-/// [`IllegalToolTransition`] for whatever the table does not allow.
+/// [`IllegalToolTransition`] for every transition that is not in the table.
 pub fn check_transition(
     from: Option<&ToolState>,
     to: &ToolState,
@@ -125,12 +125,12 @@ pub fn check_transition(
         (ToolPhase::Pending, ToolPhase::Completed) => refused("it never ran"),
         (ToolPhase::Running, ToolPhase::Pending) => refused("it runs already"),
         (ToolPhase::Completed, ToolPhase::Completed) => refused("only time.compacted may be set"),
-        // Whatever the table does not allow is refused.
+        // All other transitions are refused.
         (ToolPhase::Completed | ToolPhase::Error, _) => refused("it has ended"),
     }
 }
 
-/// True if the only difference is a `time.compacted` that was set, or set anew; never taken away.
+/// True if the only difference is that `time.compacted` was set or changed; it is never removed.
 fn is_prune(from: &ToolState, to: &ToolState) -> bool {
     let ToolState::Completed { time: ToolTime { compacted: Some(mark), .. }, .. } = to else {
         return false;
@@ -168,7 +168,7 @@ pub fn interrupt_call(state: &ToolState, reason: &str, now: EpochMillis) -> Opti
     })
 }
 
-/// The metadata of a call that was cut off; what is not an object is kept under `value`.
+/// The metadata of an interrupted call; a value that is not an object is stored under `value`.
 fn interrupted_metadata(metadata: Option<&Value>) -> Value {
     let mut map = match metadata {
         Some(Value::Object(map)) => map.clone(),

@@ -34,7 +34,7 @@ pub enum RepeatEffect {
 }
 
 impl RepeatEffect {
-    /// The words of the table.
+    /// Display names of the states.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

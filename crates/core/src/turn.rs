@@ -1,7 +1,7 @@
-//! The turn machine (R28): which event may follow which state, live and in replay alike.
+//! The state machine of a turn (R28): which event may follow which state, live and in replay alike.
 //!
 //! Owns the states of a turn, its events and the one table between them. Knows no store, no lease
-//! and no clock; whether an owner is alive is told by the caller.
+//! and no clock; the caller says whether an owner is alive.
 //!
 //! Repeats: every event that finds its own result already there changes nothing, so that a retry
 //! after a lost acknowledgement is safe. `Started` in `running`, `Asked` in `waiting` (also: a
@@ -17,7 +17,7 @@ use crate::transition_table::{RepeatEffect, TransitionRow};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum TurnState {
-    /// Taken on; nobody runs it yet.
+    /// Accepted, not running yet.
     Accepted,
     /// A runner works on it.
     Running,
@@ -27,7 +27,7 @@ pub enum TurnState {
     Completed,
     /// Ended by an error.
     Failed,
-    /// Stopped by somebody.
+    /// Aborted on request.
     Aborted,
     /// Its runner died.
     Interrupted,
@@ -41,7 +41,7 @@ pub enum TurnOutcome {
     Completed,
     /// By an error.
     Failed,
-    /// Stopped by somebody.
+    /// Aborted on request.
     Aborted,
     /// Its runner died.
     Interrupted,
@@ -77,7 +77,7 @@ pub struct IllegalTurnTransition {
 /// What recovery does with a turn it finds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RecoveryAction {
-    /// Nothing: it has ended, somebody works on it, or the next runner takes it up.
+    /// Nothing: it has ended, its owner is alive, or the next runner starts it.
     Keep,
     /// It ends as interrupted, and its open tool calls with it.
     Interrupt,
@@ -99,7 +99,7 @@ impl TurnState {
     ///
     /// # Errors
     ///
-    /// [`IllegalTurnTransition`] for whatever the table does not allow.
+    /// [`IllegalTurnTransition`] for every transition that is not in the table.
     pub fn apply(self, event: &TurnEvent) -> Result<Self, IllegalTurnTransition> {
         match (self, event) {
             (Self::Accepted | Self::Running, TurnEvent::Started) => Ok(Self::Running),
@@ -110,7 +110,7 @@ impl TurnState {
             }
             // Ending twice in the same way is a retry, not a mistake.
             (ended, TurnEvent::Ended { outcome }) if ended == outcome.state() => Ok(ended),
-            // Whatever the table does not allow is refused.
+            // All other transitions are refused.
             (from, event) => Err(IllegalTurnTransition { from, event: event.name() }),
         }
     }

@@ -1,4 +1,4 @@
-//! The words: images, evidence, change sets.
+//! Images, evidence and change sets.
 
 use serde::{Deserialize, Serialize};
 
@@ -32,9 +32,9 @@ pub enum FileImage {
     },
     /// There was none: the kernel said so at the time.
     Absent,
-    /// Nobody looked, or nobody could.
+    /// Not captured, or not readable.
     Uncovered {
-        /// Why, in one word.
+        /// The reason.
         reason: String,
     },
 }
@@ -47,7 +47,7 @@ impl FileImage {
     }
 }
 
-/// How a change came to be known (R2).
+/// How a change is known (R2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -60,7 +60,7 @@ pub enum Evidence {
 }
 
 impl Evidence {
-    /// The word the database uses.
+    /// The stored form.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -76,14 +76,14 @@ impl Evidence {
 pub struct FileChange {
     /// Where, below the root.
     pub path: RelPath,
-    /// What it held before the call.
+    /// Image before the call.
     pub before: FileImage,
-    /// What it held after the call.
+    /// Image after the call.
     pub after: FileImage,
 }
 
 impl FileChange {
-    /// True if both sides are known: only then it may ever be taken back (R1).
+    /// True if both sides are known: only then it can be undone (R1).
     #[must_use]
     pub const fn is_covered(&self) -> bool {
         self.before.is_covered() && self.after.is_covered()
@@ -99,7 +99,7 @@ pub struct ChangeRoot {
     pub path: String,
 }
 
-/// Where the user's repository stood.
+/// Position of the user's repository.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitPosition {
     /// The commit.
@@ -111,7 +111,7 @@ pub struct GitPosition {
     /// The check sum at the end of the index.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub index: Option<String>,
-    /// Something of it could not be read: where the repository stood is not known.
+    /// True if the position could not be read.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unknown: bool,
 }
@@ -123,8 +123,7 @@ impl GitPosition {
         Self { unknown: true, ..Self::default() }
     }
 
-    /// True if the repository stands at the same commit and branch in both; false if that is not
-    /// known of one of them.
+    /// True if commit and branch are known and equal in both.
     #[must_use]
     pub fn is_same_position(&self, other: &Self) -> bool {
         let is_known = !self.unknown && !other.unknown;
@@ -132,21 +131,13 @@ impl GitPosition {
     }
 }
 
-/// Where the user's repository stood before and after a call (R5).
+/// Position of the user's repository before and after a call (R5).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GitMove {
     /// Before the call.
     pub before: GitPosition,
     /// After the call.
     pub after: GitPosition,
-}
-
-impl GitMove {
-    /// True if the call committed, switched or staged, or if that cannot be told.
-    #[must_use]
-    pub fn has_moved(&self) -> bool {
-        self.before != self.after || self.before.unknown
-    }
 }
 
 /// What one call did to the files of one root.
@@ -160,14 +151,14 @@ pub struct ChangeSet {
     pub turn: TurnId,
     /// The call.
     pub part: Option<PartId>,
-    /// Where.
+    /// The root.
     pub root: ChangeRoot,
-    /// How it is known.
+    /// Evidence.
     pub evidence: Evidence,
     /// The window this one was opened in: a child session's, a nested command's.
     pub outer: Option<ChangeId>,
     /// What changed, sorted by path.
     pub changes: Vec<FileChange>,
-    /// What the user's repository did meanwhile.
+    /// Position of the user's repository.
     pub git: Option<GitMove>,
 }

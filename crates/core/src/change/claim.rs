@@ -1,4 +1,4 @@
-//! Claims: which windows cannot be told apart, path by path (R3).
+//! Claims: which windows may have changed the same path (R3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,7 +6,7 @@ use super::Evidence;
 use crate::id::ChangeId;
 use crate::rel_path::RelPath;
 
-/// What one change set says it changed, and when it looked.
+/// The paths that a change set claims to have changed, and its time range.
 #[derive(Clone, Debug)]
 pub struct ChangeClaim {
     /// The change set.
@@ -29,9 +29,9 @@ impl ChangeClaim {
 
 /// Which paths of the change sets in `undone` were also claimed by others, and by whom.
 ///
-/// All claims are of one root. A named write is nobody else's: it takes its path out of every
-/// window that was open meanwhile. A window inside another one takes its paths out of the outer
-/// one. A path is contended only if one of those who claim it is not undone as well.
+/// All claims are of one root. A named write belongs to its own call only: its path is
+/// removed from all windows that were open meanwhile. The paths of a nested window are removed from the
+/// outer one. A path is contended only if one of those who claim it is not undone as well.
 #[must_use]
 pub fn find_contended(
     undone: &BTreeSet<ChangeId>,
@@ -50,8 +50,8 @@ pub fn find_contended(
     contended
 }
 
-/// The paths of a change set that may be its own: without those that a named write or a window
-/// inside it surely made (R3).
+/// The paths that a change set may have changed itself, without those of named writes and nested
+/// windows (R3).
 #[must_use]
 pub fn find_own_paths(change: &ChangeId, claims: &[ChangeClaim]) -> BTreeSet<RelPath> {
     let Some(claim) = claims.iter().find(|claim| claim.change == *change) else {
@@ -61,7 +61,7 @@ pub fn find_own_paths(change: &ChangeId, claims: &[ChangeClaim]) -> BTreeSet<Rel
     claim.paths.iter().filter(is_own).cloned().collect()
 }
 
-/// Everybody who may have made this change of `path`, the claim's own change set among them.
+/// All change sets that may have made this change of `path`, including the claim's own.
 fn find_claimants(
     claim: &ChangeClaim,
     path: &RelPath,
@@ -79,7 +79,7 @@ fn find_claimants(
     let is_theirs = |other: &&ChangeClaim| {
         other.evidence == Evidence::Named || is_nested_in(other, &claim.change, claims)
     };
-    // Somebody who surely made it took it out of this window's claim.
+    // A change set that certainly made the change owns it.
     if let Some(maker) = rivals.iter().find(|other| is_theirs(other)) {
         return BTreeSet::from([maker.change.clone()]);
     }

@@ -1,6 +1,6 @@
 //! Change sets: what one call of a tool did to files, by what evidence, and who else claims it.
 //!
-//! Owns the words and the decisions of R1 to R5: images, evidence, links of a range, contention.
+//! Owns the types and decisions of R1 to R5: images, evidence, three-way steps, contention.
 //! Reads no file and merges no bytes.
 
 mod change_set;

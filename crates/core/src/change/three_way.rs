@@ -1,8 +1,8 @@
-//! Links: the history of one path as the steps in which it is taken back or brought back (R4).
+//! Three-way steps: the history of one path as steps of an undo or redo (R4).
 
 use super::FileImage;
 
-/// Which way a range is walked.
+/// Direction in which a range is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StepDirection {
     /// Undo: newest first, from after to before.
@@ -11,20 +11,19 @@ pub enum StepDirection {
     Redo,
 }
 
-/// One three-way step: where the file still holds `base`, it gets `target`; what was changed
-/// since stays.
+/// One three-way step: `base` becomes `target`, and later changes to the file are kept.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ThreeWayStep {
-    /// What the path holds if nobody touched it since.
+    /// Content of the path if it has not changed since.
     pub base: FileImage,
-    /// What it should hold.
+    /// Content after the step.
     pub target: FileImage,
 }
 
-/// Makes the steps for one path out of its changes, given oldest first as `(before, after)`.
+/// Builds the steps for one path from its changes, given oldest first as `(before, after)`.
 ///
-/// Two changes become one step only if the second began where the first ended: otherwise somebody
-/// changed the file in between, and that change is kept by two steps.
+/// Two changes become one step only if the second began where the first ended: otherwise the
+/// file was changed in between, and two steps keep that change.
 #[must_use]
 pub fn three_way_steps(
     changes: &[(FileImage, FileImage)],

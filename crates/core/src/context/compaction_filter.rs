@@ -8,7 +8,7 @@ use crate::model::{AssistantMessage, CompactionPart, Message, MessageBody, Part,
 /// A message with its parts, in the order of the stream.
 pub type ContextMessage = (Message, Vec<Part>);
 
-/// A compaction that went through.
+/// A completed compaction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletedCompaction {
     /// The position of the message that asked for it.
@@ -63,7 +63,7 @@ pub fn filter_compacted(
     kept
 }
 
-/// Moves the tail, which stands before the request at `at`, behind its summary.
+/// Moves the tail, which comes before the request at `at`, behind its summary.
 fn move_tail_after_summary(kept: &mut [ContextMessage], at: usize) {
     let Some((request, rest)) = kept.get(at..).and_then(<[ContextMessage]>::split_first) else {
         return;
@@ -79,7 +79,7 @@ fn move_tail_after_summary(kept: &mut [ContextMessage], at: usize) {
     }
 }
 
-/// Finds every compaction that went through, in a conversation in stream order.
+/// Finds every completed compaction, in a conversation in stream order.
 #[must_use]
 pub fn completed_compactions(messages: &[ContextMessage]) -> Vec<CompletedCompaction> {
     let position = |id: &MessageId| {

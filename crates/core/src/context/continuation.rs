@@ -1,4 +1,4 @@
-//! What is said after a compaction nobody asked for, so that the model goes on with its work.
+//! Text that makes the model continue after an automatic compaction.
 
 use serde_json::json;
 
@@ -6,10 +6,10 @@ use super::model_messages::is_media;
 use super::transcript::describe_file;
 use crate::model::{Part, PartBody, TextPart};
 
-/// Said when the work simply goes on.
+/// Used when the work simply continues.
 const CONTINUE_PROMPT: &str = "Go on with the next step if there is one. If the work is done, or something \
     is unclear, say so and stop.";
-/// Said when what was asked last could not be kept.
+/// Used when the last prompt could not be kept.
 const OVERFLOW_NOTICE: &str = "The last request was too large for the context, so what was attached to \
     it is not here any more. Say that attachments were too large if they were needed, and go on \
     with what can be done without them.";
@@ -32,7 +32,7 @@ pub fn replay_prompt_parts(parts: &[Part]) -> Vec<PartBody> {
     parts.iter().filter_map(again).collect()
 }
 
-/// The words that make a model go on by itself; others if the last prompt had to be left out.
+/// The text that makes a model continue; it differs if the last prompt was dropped.
 #[must_use]
 pub fn continuation_part(is_left_out: bool) -> PartBody {
     let text = if is_left_out {

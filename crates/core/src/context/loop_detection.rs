@@ -1,15 +1,15 @@
-//! A model that goes round in circles: the same call, again and again.
+//! Detects a model that repeats the same call.
 
 use super::ContextMessage;
 use crate::model::{PartBody, ToolPart};
 use crate::tool_state::ToolPhase;
 
-/// So many equal calls in a row are a loop.
+/// Number of equal calls in a row that count as a loop.
 const LOOP_LENGTH: usize = 3;
 
 /// The tool that was called with the same input three times in a row at the end of `messages`.
 ///
-/// Calls are counted over all messages given, those of one turn: every step is a message of its own.
+/// Calls are counted over all messages given, those of one turn: every step is a separate message.
 /// A call whose input is still being written does not count. Another call in between ends the row;
 /// text does not.
 #[must_use]

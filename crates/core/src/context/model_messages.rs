@@ -9,15 +9,15 @@ use crate::model::{
 };
 use crate::model::{MessageBody, ReasoningPart, TextPart};
 
-/// What stands for an output that was cleared.
+/// Placeholder for a cleared output.
 pub const CLEARED_OUTPUT: &str = "[Old tool result content cleared]";
-/// What stands for the result of a call that never ended.
+/// Placeholder for the result of a call that never ended.
 pub const INTERRUPTED_RESULT: &str = "[Tool execution was interrupted]";
-/// What a request to compact says.
+/// Text of a compaction request.
 const COMPACTION_PROMPT: &str = "What did we do so far?";
-/// What a task handed over by a command says.
+/// Text of a task started by a command.
 const SUBTASK_PROMPT: &str = "The following tool was executed by the user";
-/// What comes before media that a tool returned.
+/// Text before media that a tool returned.
 const ATTACHMENTS_NOTE: &str = "Attached image(s) from tool result:";
 
 /// The model that is asked, and what is left out for it.
@@ -29,7 +29,7 @@ pub struct ModelTarget {
     pub model: String,
     /// Tool results may hold images and documents.
     pub media_in_results: bool,
-    /// No media at all: a line stands for each.
+    /// No media at all: each is replaced by a line of text.
     pub without_media: bool,
     /// Tool outputs are cut to this many characters.
     pub output_limit: Option<usize>,
@@ -39,7 +39,7 @@ pub struct ModelTarget {
 #[derive(Clone, Debug, PartialEq, Serialize)]
 #[serde(tag = "role", content = "content", rename_all = "lowercase")]
 pub enum ModelMessage {
-    /// A person, or what stands for one.
+    /// The user, or text on their behalf.
     User(Vec<UserContent>),
     /// The model itself.
     Assistant(Vec<AssistantContent>),
@@ -138,12 +138,12 @@ pub enum ToolOutput {
 
 /// Turns stored messages, in the order a model is to read them, into the messages of a request.
 ///
-/// What says nothing is left out: messages without parts, ignored and empty texts, answers that
+/// Omits messages without content: messages without parts, ignored and empty texts, answers that
 /// ended with an error (an aborted one counts if it said more than reasoning), and messages with
 /// nothing left in them. Every call has a result. An answer is split where a step begins, so that
 /// results follow their calls.
 ///
-/// Unlike OpenCode, an empty text of a model is left out too, except where providers need one
+/// Unlike OpenCode, an empty text of a model is omitted too, except where providers need one
 /// between two signed pieces of reasoning.
 #[must_use]
 pub fn to_model_messages(messages: &[ContextMessage], target: &ModelTarget) -> Vec<ModelMessage> {
@@ -166,11 +166,11 @@ pub fn to_model_messages(messages: &[ContextMessage], target: &ModelTarget) -> V
     found
 }
 
-/// How many tokens messages are taken for: the size of their JSON.
+/// Estimated tokens of messages, from the size of their JSON.
 #[must_use]
 pub fn estimate_model_tokens(messages: &[ContextMessage], target: &ModelTarget) -> u64 {
     let json = serde_json::to_string(&to_model_messages(messages, target));
-    // What cannot be written cannot be sent either: it is taken for too much.
+    // A message that cannot be serialized cannot be sent either, so it counts as too large.
     json.map_or(u64::MAX, |json| super::estimate_tokens(&json))
 }
 
@@ -330,7 +330,7 @@ impl<'t> AnswerConverter<'t> {
         self.content.push(AssistantContent::ToolCall { call, tool: name, input, metadata });
     }
 
-    /// A call that was cut off and had printed something is worth what it printed.
+    /// The result of an interrupted call is its output so far.
     fn failed_output(&self, error: &str, metadata: Option<&Value>) -> ToolOutput {
         let field = |name: &str| metadata.and_then(|metadata| metadata.get(name));
         match (field("interrupted"), field("output")) {
@@ -353,7 +353,7 @@ impl<'t> AnswerConverter<'t> {
         }
     }
 
-    /// The files that go with a result; media a result cannot hold come in a message of their own.
+    /// The files that go with a result; media that a result cannot contain are sent in a separate message.
     fn attach(&mut self, attachments: &[Value]) -> Vec<ModelFile> {
         let read = |value: &Value| serde_json::from_value::<FilePart>(value.clone()).ok();
         let files = attachments.iter().filter_map(read).map(|file| model_file(&file));
@@ -367,7 +367,7 @@ impl<'t> AnswerConverter<'t> {
     }
 }
 
-/// True if signed reasoning stands right before and right after, steps and other marks apart.
+/// True if signed reasoning comes directly before and after, ignoring steps and other marks.
 fn is_between_signed_reasoning(parts: &[Part], at: usize) -> bool {
     let is_mark = |part: &&Part| !matches!(part.body, PartBody::StepFinish(_) | PartBody::Patch(_));
     let before = parts.get(..at).and_then(|parts| parts.iter().rev().find(is_mark));

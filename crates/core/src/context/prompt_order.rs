@@ -1,9 +1,9 @@
-//! Prompts that came while a turn ran are read where they were taken up, not where they were stored.
+//! Order of prompts from the inbox: where they were promoted, not where they were stored.
 
 use super::ContextMessage;
 use crate::id::MessageId;
 
-/// Where a prompt from the inbox was taken up.
+/// Position at which a prompt from the inbox was promoted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PromotedPrompt {
     /// The prompt.
@@ -12,10 +12,10 @@ pub struct PromotedPrompt {
     pub after: Option<MessageId>,
 }
 
-/// Puts prompts of the inbox, given in the order they were taken up, where that happened.
+/// Puts prompts of the inbox, given in the order of promotion, at the position of their promotion.
 ///
-/// All other messages keep the order of the stream. A prompt that was taken up before the first
-/// message given is left out: whoever does not read that far back does not read it.
+/// All other messages keep the order of the stream. A prompt that was promoted before the first
+/// message given is omitted.
 #[must_use]
 pub fn place_promoted_prompts(
     messages: Vec<ContextMessage>,

@@ -1,4 +1,4 @@
-//! A conversation as one plain text, for whoever is to summarise it.
+//! A conversation as plain text, for summarisation.
 
 use super::ContextMessage;
 use super::model_messages::is_media;

@@ -1,4 +1,4 @@
-//! Messages: what a person or an agent said, without the parts.
+//! Messages of users and agents, without their parts.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Number, Value};
@@ -13,7 +13,7 @@ pub struct Message {
     pub id: MessageId,
     /// The session it belongs to.
     pub session: SessionId,
-    /// What it says.
+    /// Content.
     pub body: MessageBody,
 }
 
@@ -38,7 +38,7 @@ impl MessageBody {
         }
     }
 
-    /// When the message was made, as its author says.
+    /// When the message was created.
     #[must_use]
     pub fn created(&self) -> &Number {
         match self {
@@ -74,7 +74,7 @@ pub struct UserMessage {
     pub extra: ExtraFields,
 }
 
-/// The moment of a user message.
+/// Timestamp of a user message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserTime {
     /// When it was written.
@@ -84,7 +84,7 @@ pub struct UserTime {
     pub extra: ExtraFields,
 }
 
-/// What a turn came to, kept with the message that began it.
+/// Summary of a turn, stored with the message that started it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct UserSummary {
     /// A title for the turn.
@@ -104,7 +104,7 @@ pub struct UserSummary {
 /// The model of a message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ModelRef {
-    /// Who serves it.
+    /// Provider.
     #[serde(rename = "providerID")]
     pub provider: String,
     /// The model.
@@ -132,7 +132,7 @@ pub struct AssistantMessage {
     /// The model that wrote it.
     #[serde(rename = "modelID")]
     pub model: String,
-    /// Who served the model.
+    /// Provider of the model.
     #[serde(rename = "providerID")]
     pub provider: String,
     /// An old copy of the agent's name.
@@ -163,7 +163,7 @@ pub struct AssistantMessage {
     pub extra: ExtraFields,
 }
 
-/// The moments of an assistant message.
+/// Timestamps of an assistant message.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct AssistantTime {
     /// When it began.
@@ -191,16 +191,16 @@ pub struct MessagePath {
 /// Token counts of one step.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct TokenCounts {
-    /// All of them, where the provider said so.
+    /// Total, if the provider reports it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub total: Option<Number>,
-    /// Sent.
+    /// Input tokens.
     pub input: Number,
-    /// Received.
+    /// Output tokens.
     pub output: Number,
-    /// Of reasoning.
+    /// Reasoning tokens.
     pub reasoning: Number,
-    /// Cached.
+    /// Cached tokens.
     pub cache: CacheTokenCounts,
     /// Fields this version does not know.
     #[serde(flatten)]

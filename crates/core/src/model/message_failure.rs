@@ -1,4 +1,4 @@
-//! Errors as messages carry them: a name and its data.
+//! Errors of messages: a name and its data.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -27,7 +27,7 @@ pub enum MessageFailureKind {
     UnknownError,
     /// The answer hit the output limit.
     MessageOutputLengthError,
-    /// Somebody or something stopped the turn: `message`.
+    /// The turn was aborted: `message`.
     MessageAbortedError,
     /// The structured answer did not fit its schema: `message`, `retries`.
     StructuredOutputError,

@@ -1,8 +1,8 @@
 //! What a session is made of: projects, sessions, messages, parts, todos, requests, errors.
 //!
-//! Each type's serde form is what the log stores, beside a schema version in the event row. The
-//! field names are OpenCode's, so that nobody has to learn two sets; ids that name the row itself
-//! are kept beside the body, not in it. Unknown fields are carried in `extra` and survive.
+//! Each type's serde form is what the log stores, with a schema version in the event row. The
+//! field names are OpenCode's, so that there is only one set of names. Ids of the row itself are
+//! columns and not part of the body. Unknown fields are kept in `extra`.
 
 mod extra;
 mod message;

@@ -111,7 +111,7 @@ impl PartBody {
         }
     }
 
-    /// The word in the `type` field.
+    /// The value of the `type` field.
     #[must_use]
     pub fn type_name(&self) -> &str {
         match self {
@@ -155,7 +155,7 @@ fn is_known_type(name: &str) -> bool {
 pub struct TextPart {
     /// The text.
     pub text: String,
-    /// Written by the program on somebody's behalf.
+    /// Written by the program, not by the user or the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub synthetic: Option<bool>,
     /// Not sent to the model.
@@ -187,12 +187,12 @@ pub struct ReasoningPart {
     pub extra: ExtraFields,
 }
 
-/// A stretch of time, open until it ended.
+/// A time span; open until it ends.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PartTime {
-    /// Its beginning.
+    /// Start.
     pub start: Number,
-    /// Its end.
+    /// End.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub end: Option<Number>,
     /// Fields this version does not know.
@@ -239,7 +239,7 @@ pub struct ToolPart {
     pub call: String,
     /// The tool.
     pub tool: String,
-    /// How far it got.
+    /// State of the call.
     pub state: ToolState,
     /// What the provider added.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -262,7 +262,7 @@ impl ToolPart {
     }
 }
 
-/// How far a tool call got. Which state may follow which is decided by [`crate::tool_state`].
+/// State of a tool call. Which state may follow which is decided by [`crate::tool_state`].
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
 pub enum ToolState {
@@ -281,10 +281,10 @@ pub enum ToolState {
     Running {
         /// Its input.
         input: Value,
-        /// What it says it does.
+        /// Title while running.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         title: Option<String>,
-        /// What it reports meanwhile.
+        /// Metadata while running.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Value>,
         /// When it began.
@@ -293,15 +293,15 @@ pub enum ToolState {
         #[serde(flatten)]
         extra: ExtraFields,
     },
-    /// The tool ended well.
+    /// The tool succeeded.
     Completed {
         /// Its input.
         input: Value,
         /// Its output.
         output: String,
-        /// What it did.
+        /// Title.
         title: String,
-        /// What it reports.
+        /// Metadata.
         metadata: Value,
         /// When it began and ended.
         time: ToolTime,
@@ -312,13 +312,13 @@ pub enum ToolState {
         #[serde(flatten)]
         extra: ExtraFields,
     },
-    /// The tool failed or was cut off.
+    /// The tool failed or was interrupted.
     Error {
         /// Its input.
         input: Value,
         /// What went wrong.
         error: String,
-        /// What it had reported.
+        /// Metadata up to then.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         metadata: Option<Value>,
         /// When it began and ended.
@@ -329,7 +329,7 @@ pub enum ToolState {
     },
 }
 
-/// The moments of a tool call.
+/// Timestamps of a tool call.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolTime {
     /// When it began.
@@ -398,9 +398,9 @@ pub struct PatchPart {
 /// Work handed to a subagent.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SubtaskPart {
-    /// What it is told.
+    /// The prompt.
     pub prompt: String,
-    /// What people read.
+    /// Description for people.
     pub description: String,
     /// The agent.
     pub agent: String,

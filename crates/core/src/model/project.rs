@@ -9,7 +9,7 @@ use super::ExtraFields;
 use crate::id::ProjectId;
 use crate::permission::PermissionRule;
 
-/// A place of work: one repository or directory with its sandboxes.
+/// A code base: one repository or directory with its worktrees.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Project {
     /// Names the project; minted once, never recomputed (R31).
@@ -22,7 +22,7 @@ pub struct Project {
     /// A name for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
-    /// Its picture and colour.
+    /// Icon and colour.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub icon: Option<Value>,
     /// Commands run at start.
@@ -31,13 +31,13 @@ pub struct Project {
     /// What tools may do in it: rules people stored with it (R38).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<Vec<PermissionRule>>,
-    /// Rules an import brought: evaluated by nothing until a person trusts them.
+    /// Imported rules; not in effect until the user trusts them.
     #[serde(rename = "importedPermission", default, skip_serializing_if = "Vec::is_empty")]
     pub imported_permission: Vec<PermissionRule>,
-    /// Approvals an import brought: evaluated by nothing until a person trusts them.
+    /// Imported approvals; not in effect until the user trusts them.
     #[serde(rename = "importedApprovals", default, skip_serializing_if = "Vec::is_empty")]
     pub imported_approvals: Vec<PermissionRule>,
-    /// When things happened.
+    /// Timestamps.
     pub time: ProjectTime,
     /// Further directories.
     #[serde(default)]
@@ -45,10 +45,10 @@ pub struct Project {
     /// The facts by which the project is found again.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub aliases: Vec<ProjectAlias>,
-    /// The worktrees Turnstone made for it: the only directories it ever removes.
+    /// Worktrees that Turnstone created; it removes no other directories.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub worktrees: Vec<CreatedWorktree>,
-    /// When somebody removed it; its id is never used again.
+    /// When it was removed; its id is never reused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub removed: Option<Number>,
     /// Fields this version does not know.
@@ -57,8 +57,8 @@ pub struct Project {
 }
 
 impl Project {
-    /// Every directory of the project, the primary one first. What belongs to no repository has the root
-    /// of the file system as its primary directory; that is no boundary, and not listed.
+    /// Every directory of the project, the primary one first. The project of everything
+    /// outside of repositories has the root of the file system as its primary directory, which is not listed.
     pub fn roots(&self) -> impl Iterator<Item = &Path> {
         let made = self.worktrees.iter().map(|worktree| &worktree.directory);
         let places = self.aliases.iter().filter(|alias| alias.kind == ProjectAliasKind::Directory);
@@ -71,7 +71,7 @@ impl Project {
     }
 }
 
-/// A worktree that Turnstone made.
+/// A worktree that Turnstone created.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CreatedWorktree {
     /// Its name among those of the project.
@@ -81,26 +81,26 @@ pub struct CreatedWorktree {
     /// The branch that was made for it, as `opencode/name`; none if it has a commit only.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
-    /// False until all its files are there.
+    /// False until all its files are checked out.
     #[serde(default)]
     pub ready: bool,
 }
 
-/// What clients are told of a worktree that was made, or could not be.
+/// Event for clients: a worktree was created, or its creation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorktreeEvent {
     /// The directory it is about.
     pub directory: String,
-    /// What became of it.
+    /// The result.
     #[serde(flatten)]
     pub outcome: WorktreeOutcome,
 }
 
-/// What became of a worktree.
+/// Result of creating a worktree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum WorktreeOutcome {
-    /// All its files are there.
+    /// All its files are checked out.
     Ready {
         /// Its name.
         name: String,
@@ -108,14 +108,14 @@ pub enum WorktreeOutcome {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         branch: Option<String>,
     },
-    /// It could not be made.
+    /// It could not be created.
     Failed {
         /// Why.
         message: String,
     },
 }
 
-/// The moments of a project.
+/// Timestamps of a project.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ProjectTime {
     /// When it was first seen.
@@ -154,7 +154,7 @@ pub enum ProjectAliasKind {
 }
 
 impl ProjectAliasKind {
-    /// The word the database uses.
+    /// The stored form.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {

@@ -1,4 +1,4 @@
-//! Sessions: what one conversation with an agent knows of itself.
+//! Sessions: the attributes of one conversation with an agent.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Number;
@@ -50,15 +50,15 @@ pub struct Session {
     /// Free data of the client.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub metadata: Option<ExtraFields>,
-    /// When things happened.
+    /// Timestamps.
     pub time: SessionTime,
     /// Rules of this session, appended to the agent's.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub permission: Option<Vec<PermissionRule>>,
-    /// Rules an import brought: kept for an export, evaluated by nothing until a person trusts them.
+    /// Imported rules: stored for export, not in effect until the user trusts them.
     #[serde(rename = "importedPermission", default, skip_serializing_if = "Vec::is_empty")]
     pub imported_permission: Vec<PermissionRule>,
-    /// Where the conversation stands, while reverted.
+    /// The revert position, while reverted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revert: Option<RevertState>,
     /// Usage a foreign store had counted, see [`ImportedUsage`].
@@ -69,12 +69,12 @@ pub struct Session {
     pub extra: ExtraFields,
 }
 
-/// The moments of a session.
+/// Timestamps of a session.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SessionTime {
     /// When it was created.
     pub created: Number,
-    /// When it was last changed in a way people care about.
+    /// When it was last updated.
     pub updated: Number,
     /// When a compaction began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -174,16 +174,16 @@ impl SessionModel {
     }
 }
 
-/// Where a reverted conversation stands.
+/// Position of a reverted conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct RevertState {
-    /// The first message that is taken back.
+    /// The first reverted message.
     #[serde(rename = "messageID")]
     pub message: MessageId,
-    /// The first part that is taken back, when only a part of the message is.
+    /// The first reverted part, if the message is only partly reverted.
     #[serde(rename = "partID", default, skip_serializing_if = "Option::is_none")]
     pub part: Option<PartId>,
-    /// The tree that redo would bring back.
+    /// The tree that an unrevert restores.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub snapshot: Option<String>,
     /// What the revert changed on disk.
@@ -259,9 +259,9 @@ impl SessionUsage {
     }
 }
 
-/// What a foreign store had counted for an imported session, and what its parts added up to then.
+/// Usage that a foreign store recorded for an imported session, and the sum of its parts at that time.
 ///
-/// While the parts still add up to `counted`, the foreign figures are shown exactly as they were.
+/// While the parts still add up to `counted`, the foreign values are shown unchanged.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ImportedUsage {
     /// The imported cost.

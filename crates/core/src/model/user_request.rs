@@ -140,7 +140,7 @@ pub struct ToolCallRef {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "lowercase")]
 pub enum RequestState {
-    /// Nobody has answered yet.
+    /// Not answered yet.
     Pending,
     /// A permission was decided.
     Replied {
@@ -165,7 +165,7 @@ pub enum RequestState {
 }
 
 impl RequestState {
-    /// True while nobody has answered.
+    /// True while it is not answered.
     #[must_use]
     pub const fn is_pending(&self) -> bool {
         matches!(self, Self::Pending)

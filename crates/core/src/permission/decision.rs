@@ -16,7 +16,7 @@ pub enum PermissionVerdict {
     Ask,
     /// At least one pattern is denied.
     Denied {
-        /// The rules about this permission, in order: what a model is told.
+        /// The rules about this permission, in order, as reported to the model.
         rules: Vec<PermissionRule>,
     },
 }
@@ -40,7 +40,7 @@ pub enum RuleSource {
     Session,
     /// The denials of the parent session, of a child.
     Parent,
-    /// What somebody approved with "always".
+    /// Approvals given with "always".
     Approval,
 }
 
@@ -57,7 +57,7 @@ impl RuleSource {
         Self::Approval,
     ];
 
-    /// What people are told.
+    /// Name for messages.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
@@ -228,12 +228,12 @@ pub fn explain_each_layer(
 ) -> Vec<RuleExplanation> {
     let alone =
         |layer: &RuleLayer<'_>| explain_decision(permission, pattern, std::slice::from_ref(layer));
-    sort_layers(layers).iter().map(alone).filter(|told| told.rule.is_some()).collect()
+    sort_layers(layers).iter().map(alone).filter(|explanation| explanation.rule.is_some()).collect()
 }
 
-/// The rules a child session takes over from its parent's: what the parent may not do either.
+/// The rules a child session inherits: the denials of its parent.
 ///
-/// Rules about directories outside the worktree are inherited whatever they say, as in OpenCode:
+/// Rules about directories outside the worktree are always inherited, as in OpenCode:
 /// without them a child would ask again for what its parent was granted.
 #[must_use]
 pub fn inherited_rules(parent: &[PermissionRule]) -> Vec<PermissionRule> {

@@ -48,8 +48,8 @@ impl GatedOperation {
     }
 
     /// True if `rule` counts at this gate: rules about everything (`*`) do not open it, but they do
-    /// close it. A denial of `revert` closes `forget` as well, which it covered before `forget` had
-    /// a name of its own.
+    /// close it. A denial of `revert` also closes `forget`, which it covered before `forget` was a
+    /// separate permission.
     fn is_rule_relevant(self, rule: &PermissionRule) -> bool {
         let closes = |name: &str| {
             rule.action == RuleAction::Deny && matches_wildcard(name, &rule.permission)
@@ -105,8 +105,8 @@ impl GateCaller {
 /// Decides whether `caller` may do an operation, and by which rule.
 ///
 /// A person and the session's own client may, a model and others are asked about, unless a rule that
-/// names the permission says otherwise. Rules about everything (`*`) do not open a gate: whoever
-/// allowed all tools has not allowed them to undo work. They do close it.
+/// names the permission says otherwise. Rules about everything (`*`) do not open a gate: a
+/// user who allows all tools has not allowed them to undo work. They do close it.
 #[must_use]
 pub fn decide_gate(
     gate: GatedOperation,

@@ -1,7 +1,7 @@
 //! Permission rules: which of them decides whether a tool may act, and why.
 //!
 //! Owns the wildcard, the order of sources (docs/permissions.md), the built-in rules and the effects of an answer.
-//! Asks nobody and stores nothing: pending requests and rules come in, decisions go out.
+//! Pure functions: pending requests and rules come in, decisions go out.
 
 mod builtin;
 mod decision;

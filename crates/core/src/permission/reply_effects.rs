@@ -31,10 +31,10 @@ pub struct ResolvedRequest {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReplyError {
     /// No such permission request.
-    #[error("there is no permission request {0}")]
+    #[error("no permission request {0}")]
     NoSuchRequest(PermissionId),
     /// It was answered or withdrawn before.
-    #[error("permission request {0} is not open any more")]
+    #[error("permission request {0} is no longer open")]
     NotPending(PermissionId),
     /// The user's own configuration denies it by now; only `reject` is accepted.
     #[error("the user configuration denies {permission} {pattern:?}; no answer can allow it")]
@@ -45,7 +45,7 @@ pub enum ReplyError {
         pattern: String,
     },
     /// The one who asked cannot answer, and neither can a program that acts for a model.
-    #[error("only a person can answer {0}, and not the one who asked")]
+    #[error("only a person other than the requester can answer {0}")]
     NotAllowedToAnswer(RequestId),
     /// A named actor cannot approve for good: that counts in the whole project.
     #[error("only a person can answer {0} with \"always\"; \"once\" and \"reject\" are accepted")]

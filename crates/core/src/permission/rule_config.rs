@@ -15,7 +15,7 @@ pub enum RuleConfigError {
         at: String,
     },
     /// A file that is not JSON.
-    #[error("it is not JSON: {why}")]
+    #[error("invalid JSON: {why}")]
     NotJson {
         /// What is wrong.
         why: String,
@@ -33,7 +33,7 @@ pub enum RuleConfigError {
 /// Reads a `permission` setting: one action for everything, or per permission an action or a table
 /// of patterns.
 ///
-/// The written order is kept, because the last match wins. `~`, `~/` and `$HOME` at the beginning
+/// The written order is kept, because the last match wins. `~`, `~/` and `$HOME` at the start
 /// of a pattern become `home`; unlike OpenCode, a longer variable such as `$HOMEDIR` does not.
 ///
 /// # Errors

@@ -2,8 +2,8 @@
 
 /// True if `text` matches `pattern` as a whole.
 ///
-/// `*` stands for any characters, `/` and line breaks included; `?` for exactly one; the rest for
-/// itself. `\` counts as `/` on both sides. A pattern that ends in ` *` also matches without that
+/// `*` matches any characters, including `/` and line breaks; `?` matches exactly one character; all
+/// others match themselves. `\` counts as `/` on both sides. A pattern that ends in ` *` also matches without that
 /// tail, so that `ls *` covers a bare `ls`. Case matters.
 ///
 /// Never backtracks over a `*`: the time is linear in both lengths, and where `?` is used at most
@@ -35,7 +35,7 @@ fn matches_whole(text: &str, pattern: &str) -> bool {
     ends_with_piece(text, last)
 }
 
-/// What follows `piece` at the beginning of `text`.
+/// The rest of `text` after the prefix `piece`.
 fn strip_piece<'t>(text: &'t str, piece: &str) -> Option<&'t str> {
     if !piece.contains('?') {
         return text.strip_prefix(piece);

@@ -117,7 +117,7 @@ fn redact_runs(
     shown
 }
 
-/// Where a token of a known issuer is in a run of its characters: from its beginning to the end.
+/// The range of a token of a known issuer in a run of characters, from its prefix to the end.
 fn find_token(run: &str) -> Option<Range<usize>> {
     let mut before = None;
     for (at, c) in run.char_indices() {

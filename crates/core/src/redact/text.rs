@@ -122,7 +122,7 @@ fn scheme_value(found: &Match<'_>, text: &str, kind: TextKind) -> Option<Range<u
 /// The password of `-u name:password` in a sentence.
 ///
 /// For other programs than curl the flag may name a user and a group, as in `docker run -u node:node`:
-/// there only what looks like a value is a password. A variable or a placeholder is none.
+/// there, only text that looks like a value is a password. Variables and placeholders are not passwords.
 fn login_flag_password(found: &Match<'_>, text: &str) -> Option<Range<usize>> {
     let start = found.range(0)?.end;
     let rest = &text[start..];

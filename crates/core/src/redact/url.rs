@@ -46,7 +46,7 @@ fn authority(after: &str) -> (usize, usize) {
     if let Some(at) = after[..end].rfind('@') {
         return (at + 1, end);
     }
-    // What looks like a port and is none is a password with a slash in it.
+    // An invalid port is part of a password with a slash in it.
     let port = after[..end].rsplit_once(':').map_or("", |(_, port)| port);
     let is_port = port.chars().all(|c| c.is_ascii_digit()) || after.starts_with('[');
     match after.rfind('@').filter(|_| !is_port) {

@@ -2,10 +2,8 @@
 
 use serde_json::{Value, json};
 
-use super::message::{message_export, parse_message, parse_part, part_info};
-use super::parsing::{self, ParseMode, ShapeError};
-use super::session::{parse_session, session_export};
-use super::usage::part_usage;
+use super::message::{message_export, part_info};
+use super::session::session_export;
 use crate::model::{Message, Part, Session, SessionUsage};
 
 /// One session with everything that was said in it.
@@ -40,60 +38,59 @@ pub fn export_document(document: &ExportDocument, usage: SessionUsage) -> Value 
     json!({ "info": session_export(&document.session, usage), "messages": messages })
 }
 
-/// Reads an export document; the session's usage base is counted from its step-finish parts.
-///
-/// # Errors
-///
-/// The first session, message or part that does not fit; a message of another session or a part of
-/// another message.
-pub fn parse_document(value: Value, mode: ParseMode) -> Result<ExportDocument, ShapeError> {
-    const WHAT: &str = "session export";
-    let mut map = parsing::expect_object(WHAT, value)?;
-    let info = map.remove("info").ok_or_else(|| ShapeError::new(WHAT, "no info"))?;
-    let list: Vec<Value> = parsing::take_field(WHAT, &mut map, "messages")?;
-    let mut session = parse_session(info)?;
-    let messages = list
-        .into_iter()
-        .map(|value| parse_document_message(value, mode, &session))
-        .collect::<Result<Vec<_>, _>>()?;
-    if let Some(base) = &mut session.usage_base {
-        base.counted = sum_usage(&messages);
-    }
-    Ok(ExportDocument { session, messages })
-}
-
-fn parse_document_message(
-    value: Value,
-    mode: ParseMode,
-    session: &Session,
-) -> Result<DocumentMessage, ShapeError> {
-    const WHAT: &str = "message with parts";
-    let mut map = parsing::expect_object(WHAT, value)?;
-    let info = map.remove("info").ok_or_else(|| ShapeError::new(WHAT, "no info"))?;
-    let list: Vec<Value> = parsing::take_field(WHAT, &mut map, "parts")?;
-    let message = parse_message(info)?;
-    if message.session != session.id {
-        return Err(ShapeError::new(WHAT, format!("{} is of another session", message.id)));
-    }
-    let mut parts = Vec::with_capacity(list.len());
-    for value in list {
-        let part = parse_part(value, mode)?;
-        if part.session != session.id || part.message != message.id {
-            return Err(ShapeError::new(WHAT, format!("{} is of another message", part.id)));
-        }
-        parts.push(part);
-    }
-    Ok(DocumentMessage { message, parts })
-}
-
-fn sum_usage(messages: &[DocumentMessage]) -> SessionUsage {
-    let parts = messages.iter().flat_map(|entry| &entry.parts);
-    parts.fold(SessionUsage::default(), |sum, part| sum.plus(part_usage(&part.body)))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::wire::message::{parse_message, parse_part};
+    use crate::wire::parsing::{self, ParseMode, ShapeError};
+    use crate::wire::session::parse_session;
+    use crate::wire::usage::part_usage;
+
+    /// Reads an export document; the session's usage base is counted from its step-finish parts.
+    fn parse_document(value: Value, mode: ParseMode) -> Result<ExportDocument, ShapeError> {
+        const WHAT: &str = "session export";
+        let mut map = parsing::expect_object(WHAT, value)?;
+        let info = map.remove("info").ok_or_else(|| ShapeError::new(WHAT, "no info"))?;
+        let list: Vec<Value> = parsing::take_field(WHAT, &mut map, "messages")?;
+        let mut session = parse_session(info)?;
+        let messages = list
+            .into_iter()
+            .map(|value| parse_document_message(value, mode, &session))
+            .collect::<Result<Vec<_>, _>>()?;
+        if let Some(base) = &mut session.usage_base {
+            base.counted = sum_usage(&messages);
+        }
+        Ok(ExportDocument { session, messages })
+    }
+
+    fn parse_document_message(
+        value: Value,
+        mode: ParseMode,
+        session: &Session,
+    ) -> Result<DocumentMessage, ShapeError> {
+        const WHAT: &str = "message with parts";
+        let mut map = parsing::expect_object(WHAT, value)?;
+        let info = map.remove("info").ok_or_else(|| ShapeError::new(WHAT, "no info"))?;
+        let list: Vec<Value> = parsing::take_field(WHAT, &mut map, "parts")?;
+        let message = parse_message(info)?;
+        if message.session != session.id {
+            return Err(ShapeError::new(WHAT, format!("{} is of another session", message.id)));
+        }
+        let mut parts = Vec::with_capacity(list.len());
+        for value in list {
+            let part = parse_part(value, mode)?;
+            if part.session != session.id || part.message != message.id {
+                return Err(ShapeError::new(WHAT, format!("{} is of another message", part.id)));
+            }
+            parts.push(part);
+        }
+        Ok(DocumentMessage { message, parts })
+    }
+
+    fn sum_usage(messages: &[DocumentMessage]) -> SessionUsage {
+        let parts = messages.iter().flat_map(|entry| &entry.parts);
+        parts.fold(SessionUsage::default(), |sum, part| sum.plus(part_usage(&part.body)))
+    }
 
     fn sample() -> Value {
         let tokens =

@@ -37,7 +37,7 @@ pub fn message_export(message: &Message) -> Value {
 ///
 /// # Errors
 ///
-/// A field of the wrong type, a missing field, an unknown role, an id that is none.
+/// A field of the wrong type, a missing field, an unknown role, an invalid id.
 pub fn parse_message(value: Value) -> Result<Message, ShapeError> {
     const WHAT: &str = "message";
     let mut map = parsing::expect_object(WHAT, value)?;
@@ -69,7 +69,7 @@ pub fn part_info(part: &Part) -> Value {
 ///
 /// # Errors
 ///
-/// A field of the wrong type, a missing field, an id that is none; an unknown type in
+/// A field of the wrong type, a missing field, an invalid id; an unknown type in
 /// [`ParseMode::Strict`].
 pub fn parse_part(value: Value, mode: ParseMode) -> Result<Part, ShapeError> {
     const WHAT: &str = "part";

@@ -13,7 +13,7 @@ mod raw_json;
 mod session;
 mod usage;
 
-pub use document::{DocumentMessage, ExportDocument, export_document, parse_document};
+pub use document::{DocumentMessage, ExportDocument, export_document};
 pub use message::{
     IMPORTED_TOOLS, message_export, message_info, parse_message, parse_part, part_info,
     user_variant,
@@ -21,8 +21,8 @@ pub use message::{
 pub use moment::{Precision, repair_moments};
 pub use parsing::{ParseMode, ShapeError};
 pub use project::{
-    file_diffs_info, parse_file_diffs, parse_project, parse_rules, parse_todos, project_info,
-    request_info, todos_info, worktree_info,
+    file_diffs_info, parse_file_diffs, parse_project, project_info, request_info, todos_info,
+    worktree_info,
 };
 pub use raw_json::{write_message, write_part, write_session};
 pub use session::{parse_session, session_export, session_info};

@@ -48,8 +48,8 @@ pub(super) fn check_moments(
     Ok(())
 }
 
-/// Makes every moment of a foreign message or part one that an answer may hold: negative ones become zero,
-/// fractions of whole ones are cut off. True if there was one.
+/// Repairs the timestamps of a foreign message or part for responses: negative ones become zero, and
+/// fractions are truncated where whole numbers are required. Returns true if one was changed.
 pub fn repair_moments(map: &mut ExtraFields, precision: Precision) -> bool {
     let mut repaired = false;
     let mut repair = |time: Option<&mut Value>| {

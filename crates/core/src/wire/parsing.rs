@@ -19,7 +19,7 @@ pub enum ParseMode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("not a {what}: {reason}")]
 pub struct ShapeError {
-    /// The shape that was wanted, in words.
+    /// Name of the expected shape.
     pub what: &'static str,
     /// What is wrong with the value.
     pub reason: String,

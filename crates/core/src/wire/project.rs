@@ -5,7 +5,6 @@ use serde_json::Value;
 
 use super::parsing::{self, ShapeError};
 use crate::model::{Project, RequestBody, SessionFileDiff, Todo, UserRequest, WorktreeEvent};
-use crate::permission::PermissionRule;
 
 /// What OpenCode shows of a project; all else stays here.
 const PROJECT_FIELDS: [&str; 8] =
@@ -19,7 +18,7 @@ pub fn project_info(project: &Project) -> Value {
     Value::Object(map)
 }
 
-/// Returns the properties of `worktree.ready` and `worktree.failed`; the directory goes beside them.
+/// Returns the properties of `worktree.ready` and `worktree.failed`; the directory is a separate field of the event.
 #[must_use]
 pub fn worktree_info(news: &WorktreeEvent) -> Value {
     Value::Object(parsing::to_object(&news.outcome))
@@ -30,7 +29,7 @@ pub fn worktree_info(news: &WorktreeEvent) -> Value {
 ///
 /// # Errors
 ///
-/// A field of the wrong type, a missing field, an id that is none.
+/// A field of the wrong type, a missing field, an invalid id.
 pub fn parse_project(value: Value) -> Result<Project, ShapeError> {
     let mut map = parsing::expect_object("project", value)?;
     for own in ["aliases", "worktrees", "removed", "importedPermission", "importedApprovals"] {
@@ -43,15 +42,6 @@ pub fn parse_project(value: Value) -> Result<Project, ShapeError> {
 #[must_use]
 pub fn todos_info(todos: &[Todo]) -> Value {
     todos.iter().map(|todo| Value::Object(parsing::to_object(todo))).collect()
-}
-
-/// Reads a to-do list.
-///
-/// # Errors
-///
-/// Anything that is not a list of to-dos.
-pub fn parse_todos(value: Value) -> Result<Vec<Todo>, ShapeError> {
-    parse_list("to-do list", value)
 }
 
 /// Returns diffs as OpenCode shows them.
@@ -67,15 +57,6 @@ pub fn file_diffs_info(diffs: &[SessionFileDiff]) -> Value {
 /// Anything that is not a list of diffs.
 pub fn parse_file_diffs(value: Value) -> Result<Vec<SessionFileDiff>, ShapeError> {
     parse_list("diff", value)
-}
-
-/// Reads a list of permission rules.
-///
-/// # Errors
-///
-/// Anything that is not a list of rules.
-pub fn parse_rules(value: Value) -> Result<Vec<PermissionRule>, ShapeError> {
-    parse_list("list of rules", value)
 }
 
 fn parse_list<T: DeserializeOwned>(what: &'static str, value: Value) -> Result<Vec<T>, ShapeError> {
@@ -146,8 +127,8 @@ mod tests {
 
     #[test]
     fn parse_list_rejects_non_lists() {
-        assert!(parse_todos(json!({})).is_err());
-        assert!(parse_rules(json!("x")).is_err());
+        assert!(parse_file_diffs(json!({})).is_err());
+        assert!(parse_file_diffs(json!("x")).is_err());
         assert!(
             parse_file_diffs(
                 json!([{ "file": "a", "before": "", "after": "b", "additions": 1, "deletions": 0 }])

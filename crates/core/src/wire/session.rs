@@ -22,7 +22,7 @@ pub fn session_info(session: &Session, usage: SessionUsage) -> Value {
     }
     let (mut cost, mut tokens) = cost_and_tokens(session, usage);
     if map.keys().any(|key| key.starts_with(PRIVATE_PREFIX)) {
-        // It is being made: what hides it until it is whole is nobody's business.
+        // Still being created: remove the private fields that hide it until it is complete.
         map.retain(|key, _| !key.starts_with(PRIVATE_PREFIX));
         if let Some(Value::Object(time)) = map.get_mut("time") {
             time.remove("archived");
@@ -50,12 +50,12 @@ pub fn session_export(session: &Session, usage: SessionUsage) -> Value {
 
 /// Reads a session in OpenCode's form.
 ///
-/// Its cost and tokens become the [`ImportedUsage`], counted from nothing: whoever reads the parts too sets
-/// `counted`. A session without them gets no base.
+/// Its cost and tokens become the [`ImportedUsage`], with `counted` at zero: a caller that reads the parts too
+/// sets it. A session without usage gets none.
 ///
 /// # Errors
 ///
-/// A field of the wrong type, a missing field, an id that is none.
+/// A field of the wrong type, a missing field, an invalid id.
 pub fn parse_session(value: Value) -> Result<Session, ShapeError> {
     const WHAT: &str = "session";
     let mut map = parsing::expect_object(WHAT, value)?;
