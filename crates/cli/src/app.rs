@@ -1,4 +1,4 @@
-//! What every command starts from: where the data is, who acts, what time it is.
+//! What every command needs: data directory, acting user, clock, configuration.
 
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
@@ -19,7 +19,7 @@ use crate::environment::{GlobalArgs, StartupEnvironment};
 use crate::error::CliError;
 use crate::user_git_config::UserGitConfig;
 
-/// The program's view of its surroundings.
+/// The environment of one invocation.
 pub(crate) struct CliApp {
     layout: DataLayout,
     directory: Option<PathBuf>,
@@ -39,11 +39,11 @@ struct ProgramInvocation {
 }
 
 impl CliApp {
-    /// Settles where the data is and who acts.
+    /// Resolves the data directory and the acting user.
     ///
     /// # Errors
     ///
-    /// [`CliError::NoDataDirectory`] if nobody says where the data is to be kept.
+    /// [`CliError::NoDataDirectory`] if neither flag, environment nor home directory names one.
     pub(crate) fn new(
         environment: StartupEnvironment,
         globals: &GlobalArgs,
@@ -71,26 +71,26 @@ impl CliApp {
         })
     }
 
-    /// Where the data is.
+    /// Layout of the data directory.
     pub(crate) const fn layout(&self) -> &DataLayout {
         &self.layout
     }
 
-    /// Where the program was started; an error if that directory is gone.
+    /// The current directory.
     ///
     /// # Errors
     ///
-    /// [`CliError::NoDirectory`].
+    /// [`CliError::NoDirectory`] if it no longer exists.
     pub(crate) fn directory(&self) -> Result<&Path, CliError> {
         self.directory.as_deref().ok_or(CliError::NoDirectory)
     }
 
-    /// Where sockets go, if the system has a place for them.
+    /// Directory for sockets, if `XDG_RUNTIME_DIR` is set.
     pub(crate) fn runtime_directory(&self) -> Option<&Path> {
         self.runtime_dir.as_deref()
     }
 
-    /// What the configuration file says.
+    /// Reads the configuration file.
     ///
     /// # Errors
     ///
@@ -99,24 +99,24 @@ impl CliApp {
         ConfigFile::read(self.config_path.as_deref())
     }
 
-    /// Where git keeps what it was told.
+    /// Location of the user's git configuration.
     pub(crate) const fn user_git_config(&self) -> &UserGitConfig {
         &self.git
     }
 
-    /// The present moment.
+    /// The current time.
     pub(crate) fn now(&self) -> EpochMillis {
         clock::now()
     }
 
-    /// Who asks, and when.
+    /// Actor, role and time for a request to the engine.
     pub(crate) fn context(&self) -> Context {
         let mut ctx = Context::new(self.actor.clone(), self.now()).with_role(self.role());
         ctx.client = Some(if self.role() == CallerRole::Tool { "tool" } else { "cli" }.to_owned());
         ctx
     }
 
-    /// In which role the program acts: what a command of a turn starts is one of its tools (R37).
+    /// The caller's role: a command that an agent runs acts as a tool (R37).
     pub(crate) fn role(&self) -> CallerRole {
         if self.invocation.session.is_some() { CallerRole::Tool } else { CallerRole::Person }
     }
@@ -135,12 +135,12 @@ impl CliApp {
             tracing::warn!("{} is open read-only: {reason}", file.display());
         }
         for turn in &store.turn_recovery().interrupted {
-            tracing::info!("turn {turn} was left running by a process that ended; closed it");
+            tracing::info!("turn {turn} was interrupted: its process has ended");
         }
         Ok(store)
     }
 
-    /// Those of the groups that are named after sessions that are gone; none if nobody can tell.
+    /// The groups that belong to deleted sessions; empty if the ledger cannot be read.
     pub(crate) fn groups_of_deleted_sessions(&self, groups: &BTreeSet<String>) -> BTreeSet<String> {
         if !self.layout.database().exists() {
             return BTreeSet::new();
@@ -154,7 +154,7 @@ impl CliApp {
         groups.iter().filter(is_gone).cloned().collect()
     }
 
-    /// The groups of guards that operations pin (R14); nothing if nobody can tell which those are.
+    /// Guard groups that operations pin (R14); `None` if the ledger cannot be read.
     pub(crate) fn pinned_guards(&self) -> Option<BTreeSet<String>> {
         if !self.layout.database().exists() {
             return Some(BTreeSet::new());
@@ -166,7 +166,7 @@ impl CliApp {
         Some(groups.into_iter().map(String::from).collect())
     }
 
-    /// Opens the engine; what dead processes left is finished by whoever needs it.
+    /// Opens the engine without running recovery.
     ///
     /// # Errors
     ///
@@ -188,7 +188,7 @@ impl CliApp {
         Ok(Engine::open(settings, self.now())?)
     }
 
-    /// What git is told of its surroundings.
+    /// Environment variables passed to git.
     pub(crate) fn git_environment(&self) -> GitEnvironment {
         let named = |name: &str| {
             let mut all = self.invocation.variables.iter();
@@ -201,7 +201,7 @@ impl CliApp {
         }
     }
 
-    /// What the user's configuration says tools may do.
+    /// Permission rules from the user's configuration.
     ///
     /// # Errors
     ///
@@ -213,7 +213,9 @@ impl CliApp {
             Some(setting) => {
                 parse_rule_config(setting, &home).map_err(|error| CliError::Refused {
                     what: error.to_string(),
-                    hint: Some("mend it in the configuration file".to_owned()),
+                    hint: Some(
+                        "correct the `permission` setting in the configuration file".to_owned(),
+                    ),
                 })?
             }
             None => Vec::new(),
@@ -222,7 +224,7 @@ impl CliApp {
         Ok(RuleSettings { user, user_files, home, ..RuleSettings::default() })
     }
 
-    /// Where OpenCode keeps the user's own configuration, the weakest first.
+    /// OpenCode's user configuration files, lowest precedence first.
     fn opencode_config_files(&self) -> Vec<PathBuf> {
         let below = |folder: &Option<PathBuf>, inner: &str, names: &[&str]| -> Vec<PathBuf> {
             let folder = folder.as_ref().map(|folder| folder.join(inner));
@@ -234,49 +236,49 @@ impl CliApp {
         files
     }
 
-    /// Ends a command: a little upkeep, once a day (R41). What fails is tried again the next time.
+    /// Runs the daily snapshot maintenance after a command (R41); a failure is retried next time.
     pub(crate) fn run_maintenance(&self, engine: &Engine) {
         if let Err(error) = engine.maintenance().run(&self.context(), MaintenanceInterval::Daily) {
-            tracing::info!("upkeep of the snapshots failed: {error}");
+            tracing::info!("snapshot maintenance failed: {error}");
         }
     }
 
-    /// The variables a command inherits.
+    /// Environment variables that a command inherits.
     pub(crate) fn environment_variables(&self) -> &[(OsString, OsString)] {
         &self.invocation.variables
     }
 
-    /// How the program was called, with its name.
+    /// Command line arguments, program name first.
     pub(crate) fn args(&self) -> &[OsString] {
         &self.invocation.args
     }
 
-    /// Who acts.
+    /// The acting user.
     pub(crate) const fn actor(&self) -> &Actor {
         &self.actor
     }
 
-    /// One of the variables the program was started with; an empty one is none.
+    /// Value of an environment variable; `None` if unset or empty.
     pub(crate) fn environment_variable(&self, name: &str) -> Option<&str> {
         let mut all = self.invocation.variables.iter();
         let found = all.find(|(key, _)| key == OsStr::new(name));
         found.and_then(|(_, value)| value.to_str()).filter(|value| !value.is_empty())
     }
 
-    /// The session whose command started this program, if one did.
+    /// The session whose command runs this program, if any.
     pub(crate) fn enclosing_session(&self) -> Option<&str> {
         self.invocation.session.as_deref()
     }
 
-    /// This program, to be started again.
+    /// Path of this executable.
     ///
     /// # Errors
     ///
-    /// [`CliError::Refused`] if the system does not say where it is.
+    /// [`CliError::Refused`] if the system does not report it.
     pub(crate) fn executable_path(&self) -> Result<&Path, CliError> {
         let unknown = || CliError::Refused {
-            what: "cannot tell where this program is".to_owned(),
-            hint: Some("is /proc mounted?".to_owned()),
+            what: "cannot find the path of the turnstone executable".to_owned(),
+            hint: Some("check that /proc is mounted".to_owned()),
         };
         self.invocation.program.as_deref().ok_or_else(unknown)
     }

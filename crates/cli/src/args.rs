@@ -1,6 +1,8 @@
-//! The command line: every command and flag; the comments are the help people read.
+//! The command line: every command and flag. The doc comments of commands and flags are the help text.
 
-use clap::{Parser, Subcommand};
+use std::ffi::OsString;
+
+use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command::{
     checkpoint, completions, db, diff, doctor, exec, export, forget, fork, import, jump, log, man,
@@ -9,16 +11,12 @@ use crate::command::{
 };
 use crate::environment::GlobalArgs;
 
-/// The durable memory and the undo of coding agents
-///
-/// Sessions, messages and everything agents did are kept in one local database in which nothing
-/// acknowledged is lost. Data goes to stdout, everything else to stderr; --json gives every list
-/// and every thing as JSON. An id may be cut to a beginning that no other id has.
+/// Record what coding agents do to your files, and undo exactly that
 #[derive(Debug, Parser)]
 #[command(name = "turnstone", bin_name = "turnstone", version, propagate_version = true)]
 #[command(max_term_width = 100)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
-#[command(after_long_help = EXIT_CODES)]
+#[command(after_long_help = CONVENTIONS)]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) globals: GlobalArgs,
@@ -27,18 +25,79 @@ pub(crate) struct Cli {
     pub(crate) command: CliCommand,
 }
 
-const EXIT_CODES: &str = "\
-Exit codes:
-   0  done
-   1  refused, or something needed is missing
-   2  the command line makes no sense
-   3  the output was closed early
-   4  busy, changed by somebody else, or a file was left alone: look, then try again
-  70  a bug in turnstone: please report it
-`exec` ends with the code of its command, with 127 or 126 if that cannot be started, and with 125
-if turnstone itself could not begin.";
+/// What the program does and for whom: the first lines of the help.
+const INTRODUCTION: &str = "\
+Turnstone keeps a durable record of what coding agents do in your projects: every session, prompt,
+command and changed file. With it you can undo exactly what one agent did, today or next week, while
+your own edits stay as they are.";
 
-/// What to do.
+/// Where to begin: what the long help and the man page add to the introduction.
+const FIRST_STEPS: &str = "\
+Start with `turnstone tour`, or run your agent with `turnstone exec -- AGENT` and undo its changes
+with `turnstone undo`. The record is a local database; nothing leaves your machine.";
+
+const CONVENTIONS: &str = "\
+IDs can be shortened to any unique prefix. Data is printed to stdout, messages to stderr; with
+--json, data is printed as JSON.
+
+Exit codes:
+   0  success
+   1  the request was refused, or something it needs is missing
+   2  invalid usage: unknown option, missing argument or the like
+   3  the reader of the output closed the pipe
+   4  conflict: the session is busy, or a file was skipped because it has changed
+  70  internal error: a bug in Turnstone, please report it
+`turnstone exec` exits with the exit code of its command, with 127 or 126 if the command cannot be
+started, and with 125 if Turnstone itself failed before the start.";
+
+/// The commands by job, in the order of the help.
+const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
+    ("Run agents and undo their changes", &["exec", "undo", "redo", "jump", "checkpoint", "fork"]),
+    ("See what happened", &["status", "log", "diff", "session", "search", "stats", "todo"]),
+    (
+        "Manage files, projects and permissions",
+        &["snapshot", "worktree", "project", "permission", "forget"],
+    ),
+    ("Work with OpenCode", &["serve", "import", "export"]),
+    ("Check and maintain the data", &["doctor", "db"]),
+    ("Help and setup", &["tour", "completions", "man", "help"]),
+];
+
+impl Cli {
+    /// Parses command line arguments, the first of which is the program's name.
+    ///
+    /// # Errors
+    ///
+    /// The arguments are invalid, or ask for help or the version.
+    pub(crate) fn parse_from_args(args: &[OsString]) -> Result<Self, clap::Error> {
+        Self::from_arg_matches(&Self::definition().try_get_matches_from(args)?)
+    }
+
+    /// The command line with its help pages; the top-level page lists the commands by job.
+    pub(crate) fn definition() -> clap::Command {
+        let command = Self::command();
+        let heading = command.get_styles().get_header();
+        let literal = command.get_styles().get_literal();
+        let mut list = String::new();
+        for (title, names) in COMMAND_GROUPS {
+            list.push_str(&format!("{heading}{title}:{heading:#}\n"));
+            for name in names {
+                let found = command.find_subcommand(name).and_then(clap::Command::get_about);
+                let about = found
+                    .map_or_else(|| "Print help for a command".to_owned(), ToString::to_string);
+                list.push_str(&format!("  {literal}{name:<12}{literal:#} {about}\n"));
+            }
+            list.push('\n');
+        }
+        let usage = "{usage-heading} {usage}";
+        let options = format!("{heading}Options:{heading:#}\n{{options}}{{after-help}}");
+        command
+            .long_about(format!("{INTRODUCTION}\n\n{FIRST_STEPS}"))
+            .help_template(format!("{INTRODUCTION}\n\n{usage}\n\n{list}{options}"))
+    }
+}
+
+/// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     Exec(exec::ExecArgs),
@@ -52,23 +111,23 @@ pub(crate) enum CliCommand {
     Status(status::StatusArgs),
     Tour(tour::TourArgs),
     Serve(serve::ServeArgs),
-    /// Watch over one command, for `exec`
+    /// Supervise one command for `exec`
     #[command(hide = true)]
     Supervise,
-    /// List, show and tidy up sessions
+    /// List, show, rename, archive and delete sessions
     #[command(subcommand, arg_required_else_help = true)]
     Session(session::SessionCommand),
-    /// Capture a directory, compare, restore, and take that back
+    /// Capture a directory, compare captures, restore files
     #[command(subcommand, arg_required_else_help = true)]
     Snapshot(snapshot::SnapshotCommand),
     Todo(todo::TodoArgs),
-    /// List, explain, set and revoke permissions of tools
+    /// List, explain, set and revoke permissions of agents
     #[command(subcommand, arg_required_else_help = true)]
     Permission(permission::PermissionCommand),
-    /// List projects, tell where they went, forget them
+    /// List, relink and remove projects
     #[command(subcommand, arg_required_else_help = true)]
     Project(project::ProjectCommand),
-    /// Make, reset and remove further checkouts of this project
+    /// Create, reset and remove git worktrees of this project
     #[command(subcommand, arg_required_else_help = true)]
     Worktree(worktree::WorktreeCommand),
     Search(search::SearchArgs),
@@ -77,7 +136,7 @@ pub(crate) enum CliCommand {
     Export(export::ExportArgs),
     Forget(forget::ForgetArgs),
     Doctor(doctor::DoctorArgs),
-    /// Look after the database
+    /// Maintain the database
     #[command(subcommand, arg_required_else_help = true)]
     Db(db::DbCommand),
     Completions(completions::CompletionsArgs),
@@ -85,13 +144,31 @@ pub(crate) enum CliCommand {
 }
 
 impl CliCommand {
-    /// How much of what the crates trace is wanted in any case.
+    /// The log verbosity this command needs even without `-v`.
     pub(crate) fn min_verbosity(&self) -> u8 {
         u8::from(matches!(self, Self::Serve(args) if args.print_logs))
     }
 
-    /// True for commands that decide themselves what a signal ends.
+    /// True for commands that handle signals themselves.
     pub(crate) const fn listens_to_signals(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Snapshot(snapshot::SnapshotCommand::Watch))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_groups_contain_every_visible_command_once() {
+        let command = Cli::definition();
+        let visible = command.get_subcommands().filter(|command| !command.is_hide_set());
+        let mut visible: Vec<&str> = visible.map(clap::Command::get_name).collect();
+        visible.push("help");
+        let mut grouped: Vec<&str> =
+            COMMAND_GROUPS.iter().flat_map(|(_, names)| names.iter().copied()).collect();
+        visible.sort_unstable();
+        grouped.sort_unstable();
+        assert_eq!(grouped, visible);
     }
 }

@@ -1,4 +1,4 @@
-//! Settings: what the configuration file says, and what holds when it says nothing.
+//! The configuration file and its defaults.
 
 use std::path::Path;
 
@@ -10,48 +10,48 @@ use crate::error::CliError;
 /// The largest configuration file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Everything that can be set.
+/// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct ConfigFile {
-    /// Where a JSON schema of this file is; editors look there, nobody else does.
+    /// URL of a JSON schema, for editors only.
     #[serde(rename = "$schema")]
     pub(crate) schema: Option<String>,
-    /// What goes first when space is short: undo, or the command.
+    /// What to do with a command when there is no space for its undo data.
     pub(crate) undo: UndoSetting,
-    /// About snapshots.
+    /// Snapshot settings.
     pub(crate) snapshot: SnapshotSettings,
-    /// What tools may do: one action, or a table of them.
+    /// Permission rules: one action, or a table.
     pub(crate) permission: Option<serde_json::Value>,
 }
 
-/// What becomes of a command when there is no room for what its undo needs.
+/// Whether a command runs when there is no space for its undo data.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum UndoSetting {
-    /// It is refused.
+    /// The command is refused.
     #[default]
     Required,
-    /// It runs, and cannot be undone.
+    /// The command runs and cannot be undone.
     BestEffort,
 }
 
-/// What can be set about snapshots.
+/// Snapshot settings.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub(crate) struct SnapshotSettings {
-    /// Files with more bytes are skipped.
+    /// Larger files are skipped.
     #[serde(deserialize_with = "bytes")]
     pub(crate) max_file_size: u64,
-    /// What one store may take.
+    /// Byte limit of one store.
     #[serde(deserialize_with = "bytes")]
     pub(crate) budget: u64,
-    /// What all stores together may take.
+    /// Byte limit of all stores together.
     #[serde(deserialize_with = "bytes")]
     pub(crate) total_budget: u64,
-    /// How long captures are kept that nobody pins.
+    /// Days to keep captures that are not pinned.
     pub(crate) keep_days: u32,
-    /// Names of directories that are skipped outside of any repository; nothing for the usual ones.
+    /// Directory names skipped outside of git repositories; `None` for the defaults.
     pub(crate) generated: Option<Vec<String>>,
 }
 
@@ -68,19 +68,18 @@ impl Default for SnapshotSettings {
 }
 
 impl SnapshotSettings {
-    /// How long captures that nobody pins are kept, in milliseconds.
+    /// Retention of unpinned captures, in milliseconds.
     pub(crate) fn retention_millis(&self) -> i64 {
         i64::from(self.keep_days).saturating_mul(86_400_000)
     }
 }
 
 impl ConfigFile {
-    /// Reads the file; everything is as usual if there is none.
+    /// Reads the file; defaults if it does not exist.
     ///
     /// # Errors
     ///
-    /// [`CliError::Refused`] if it is not what it should be: a typing error must not look like a
-    /// setting.
+    /// [`CliError::Refused`] if it is invalid or has an unknown key: a typo must not be ignored.
     pub(crate) fn read(path: Option<&Path>) -> Result<Self, CliError> {
         let Some(path) = path else {
             return Ok(Self::default());
@@ -89,13 +88,13 @@ impl ConfigFile {
             Ok(Some(bytes)) => bytes,
             Ok(None) => return Ok(Self::default()),
             Err(source) => {
-                let what = "cannot read the configuration".to_owned();
+                let what = format!("cannot read the configuration file {}", path.display());
                 return Err(CliError::File { what, source });
             }
         };
         serde_json::from_slice(&bytes).map_err(|error| CliError::Refused {
-            what: format!("{}: {error}", path.display()),
-            hint: Some("mend the file; an empty one `{}` means the usual settings".to_owned()),
+            what: format!("invalid configuration file {}: {error}", path.display()),
+            hint: Some("correct the file, or replace it with `{}` for the defaults".to_owned()),
         })
     }
 }
@@ -110,8 +109,11 @@ fn bytes<'de, D: Deserializer<'de>>(from: D) -> Result<u64, D::Error> {
     }
     match SizeValue::deserialize(from)? {
         SizeValue::Number(number) => Ok(number),
-        SizeValue::Text(text) => parse_size(&text)
-            .ok_or_else(|| serde::de::Error::custom(format!("{text:?} is not a size"))),
+        SizeValue::Text(text) => parse_size(&text).ok_or_else(|| {
+            serde::de::Error::custom(format!(
+                "{text:?} is not a size such as \"50 MB\" or \"2 GiB\""
+            ))
+        }),
     }
 }
 

@@ -1,4 +1,4 @@
-//! Settings: the flags every command has, and the only look at the environment.
+//! Global flags, and the only module that reads environment variables.
 
 use std::ffi::OsString;
 use std::io::IsTerminal;
@@ -10,7 +10,7 @@ use etcetera::BaseStrategy;
 use crate::ui::LogWriter;
 use crate::user_git_config::UserGitConfig;
 
-/// Flags every command has.
+/// Flags of all commands.
 #[derive(Debug, clap::Args)]
 #[command(next_help_heading = "Global options")]
 pub(crate) struct GlobalArgs {
@@ -18,50 +18,50 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     pub(crate) data: Option<PathBuf>,
 
-    /// Print data as one JSON document
+    /// Print data as JSON
     #[arg(long, global = true)]
     pub(crate) json: bool,
 
-    /// Use colour: auto, always or never (NO_COLOR is honoured)
+    /// When to use colours: auto, always or never (NO_COLOR is respected)
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     #[arg(hide_possible_values = true, hide_default_value = true)]
     pub(crate) color: ColorChoice,
 
-    /// Say more on stderr; repeat for more
+    /// Log more to stderr; repeat for more detail
     #[arg(short, long, global = true, action = ArgAction::Count)]
     pub(crate) verbose: u8,
 
-    /// Lay text out as for a terminal of this width
+    /// Format output for a terminal of this width
     #[arg(long, global = true, hide = true, value_name = "COLUMNS")]
     pub(crate) width: Option<u16>,
 }
 
-/// What the program is told by its surroundings.
+/// Environment of the process at startup.
 #[derive(Debug)]
 pub(crate) struct StartupEnvironment {
-    /// Where it was started.
+    /// Current directory.
     pub(crate) directory: Option<PathBuf>,
-    /// Who started it.
+    /// Name of the user.
     pub(crate) user: Option<String>,
-    /// Where data belongs when no flag says otherwise.
+    /// Default data directory.
     pub(crate) data: Option<PathBuf>,
-    /// Where sockets belong: closed to others, gone with the user's last session.
+    /// Private runtime directory for sockets.
     pub(crate) runtime_dir: Option<PathBuf>,
-    /// The file with settings.
+    /// Path of the configuration file.
     pub(crate) config_path: Option<PathBuf>,
-    /// Where git keeps what it was told.
+    /// Location of the user's git configuration.
     pub(crate) git: UserGitConfig,
-    /// Every variable: what a command that is run for somebody inherits.
+    /// All environment variables; commands inherit them.
     pub(crate) variables: Vec<(OsString, OsString)>,
-    /// This program itself.
+    /// Path of this executable.
     pub(crate) executable_path: Option<PathBuf>,
-    /// How it was called, with its name.
+    /// Command line arguments, program name first.
     pub(crate) args: Vec<OsString>,
-    /// The session whose command started this program.
+    /// Session whose command runs this program.
     pub(crate) enclosing_session: Option<String>,
-    /// The width to lay text out for when no flag says otherwise.
+    /// Output width from the environment.
     pub(crate) width: Option<u16>,
-    /// Whether a person can be asked.
+    /// Whether the user can answer a question.
     pub(crate) can_ask: bool,
     /// Standard output.
     pub(crate) out: StreamTarget,
@@ -69,19 +69,19 @@ pub(crate) struct StartupEnvironment {
     pub(crate) err: StreamTarget,
 }
 
-/// What a stream goes to.
+/// Properties of an output stream.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct StreamTarget {
-    /// A terminal.
+    /// Whether it is a terminal.
     pub(crate) terminal: bool,
-    /// Colours are welcome there.
+    /// Whether to use colours.
     pub(crate) colour: bool,
 }
 
 impl StartupEnvironment {
-    /// Looks around, once.
+    /// Reads the environment.
     pub(crate) fn read() -> Self {
-        #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
+        #[expect(clippy::disallowed_methods, reason = "this is the only reader of the environment")]
         let (directory, user, named, width, runtime, settings) = {
             let user = std::env::var("USER").or_else(|_| std::env::var("LOGNAME"));
             let path = |name: &str| {
@@ -92,7 +92,7 @@ impl StartupEnvironment {
             let named = path("TURNSTONE_DATA");
             (std::env::current_dir().ok(), user.ok(), named, width, runtime, settings)
         };
-        #[expect(clippy::disallowed_methods, reason = "this is the one look at the environment")]
+        #[expect(clippy::disallowed_methods, reason = "this is the only reader of the environment")]
         let (variables, program, session) = (
             std::env::vars_os().collect(),
             std::env::current_exe().ok(),
@@ -131,12 +131,12 @@ impl StartupEnvironment {
     }
 }
 
-/// The width of the terminal behind standard output.
+/// Width of the terminal on standard output.
 pub(crate) fn terminal_width() -> Option<usize> {
     comfy_table::Table::new().width().map(usize::from)
 }
 
-/// Sends what the crates trace to stderr: warnings, and more for every `-v`.
+/// Sends log events to stderr: warnings, and one level more for every `-v`.
 pub(crate) fn start_tracing(verbose: u8) {
     let level = match verbose {
         0 => tracing::Level::WARN,
@@ -147,13 +147,13 @@ pub(crate) fn start_tracing(verbose: u8) {
     let is_terminal = std::io::stderr().is_terminal();
     let subscriber = tracing_subscriber::fmt()
         .with_writer(move || LogWriter::new(is_terminal))
-        // Styles would mix with what the fields hold.
+        // Field values are escaped on terminals; ANSI styles would be escaped with them.
         .with_ansi(false)
         .with_max_level(level)
         .without_time()
         .with_target(verbose > 1)
         .finish();
     if tracing::subscriber::set_global_default(subscriber).is_err() {
-        tracing::debug!("tracing was started before");
+        tracing::debug!("a log subscriber was already installed");
     }
 }

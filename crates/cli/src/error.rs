@@ -1,4 +1,4 @@
-//! What can go wrong, in words for people: what happened, and the command that helps.
+//! Errors of commands: what happened, and a hint what to do.
 
 use std::io;
 use std::path::PathBuf;
@@ -14,98 +14,101 @@ use crate::command::snapshot;
 use crate::exit_code::{BUG_REPORT_HINT, ProgramExit};
 use crate::time_format;
 
-/// Why a command did not do what it was asked.
+/// Why a command failed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     /// The store cannot be opened.
     #[error(transparent)]
     Open(#[from] DatabaseOpenError),
-    /// The store refused.
+    /// The store rejected the request.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The source of an import cannot be read.
     #[error(transparent)]
     Source(#[from] SourceError),
-    /// The import was cut off.
-    #[error("the import stopped; what was imported until then is kept")]
+    /// The import was interrupted.
+    #[error("the import was interrupted; everything imported so far is kept")]
     Import(#[source] StoreError),
     /// The session cannot be exported.
     #[error(transparent)]
     Export(#[from] ExportError),
-    /// Snapshots were asked for and refused.
+    /// A snapshot operation failed.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The engine refused.
+    /// The engine rejected the request.
     #[error(transparent)]
     Engine(EngineError),
-    /// No turn is called that.
-    #[error("no turn here begins with {0}")]
+    /// No turn has this ID or prefix.
+    #[error("no turn in this directory matches \"{0}\"")]
     NoTurn(String),
     /// The directory has no session yet.
-    #[error("there is no session in {}", .0.display())]
+    #[error("no session in {}", .0.display())]
     NoSessionHere(PathBuf),
-    /// No session is called that.
-    #[error("no session begins with {0}")]
+    /// No session has this ID or prefix.
+    #[error("no session matches \"{0}\"")]
     NoSession(String),
-    /// Several sessions are.
-    #[error("{} sessions begin with {prefix}:{}", count(*more, candidates.len()), list(candidates, *more))]
+    /// More than one session has this prefix.
+    #[error("session ID \"{prefix}\" is ambiguous; it matches {}:{}", count(*more, candidates.len()), list(candidates, *more))]
     AmbiguousSession {
-        /// What was asked for.
+        /// The typed prefix.
         prefix: String,
-        /// What it could be, with titles.
+        /// Matching sessions with titles.
         candidates: Vec<(SessionId, String)>,
-        /// There are more than these.
+        /// Whether more sessions match.
         more: bool,
     },
-    /// No project is called that.
-    #[error("no project begins with {0}")]
+    /// No project has this ID or prefix.
+    #[error("no project matches \"{0}\"")]
     NoProject(String),
-    /// Several projects are.
-    #[error("several projects begin with {prefix}: {}", candidates.join(", "))]
+    /// More than one project has this prefix.
+    #[error("project ID \"{prefix}\" is ambiguous; it matches {}", candidates.join(", "))]
     AmbiguousProject {
-        /// What was asked for.
+        /// The typed prefix.
         prefix: String,
-        /// What it could be.
+        /// Matching projects.
         candidates: Vec<String>,
     },
     /// The current directory belongs to no project.
-    #[error("{} belongs to no project", .0.display())]
+    #[error("{} does not belong to a project", .0.display())]
     NotInProject(PathBuf),
-    /// A deletion needs somebody's word.
-    #[error("not deleting anything without a yes")]
+    /// The user did not confirm a deletion.
+    #[error("aborted: not confirmed")]
     NotConfirmed,
-    /// There is no directory to work in.
-    #[error("the current directory does not exist any more")]
+    /// The current directory is gone.
+    #[error("the current directory no longer exists")]
     NoDirectory,
-    /// There is no home for the data.
-    #[error("cannot tell where to keep the data: there is no home directory")]
+    /// No data directory is configured and there is no home directory.
+    #[error("no data directory: neither --data nor TURNSTONE_DATA nor a home directory is set")]
     NoDataDirectory,
-    /// Something about the request does not fit.
+    /// The request is invalid.
     #[error("{what}")]
     Refused {
-        /// What is wrong.
+        /// What is invalid.
         what: String,
-        /// What helps.
+        /// What to do.
         hint: Option<String>,
     },
     /// A file could not be written or read.
     #[error("{what}")]
     File {
-        /// What was tried.
+        /// The failed action.
         what: String,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
-    /// Standard output does not take any more.
-    #[error("cannot write the output")]
+    /// Standard output cannot be written.
+    #[error("cannot write to standard output")]
     Output(#[source] io::Error),
-    /// A value of ours has no JSON form.
-    #[error("internal error: a value has no JSON form")]
+    /// A value cannot be serialized.
+    #[error("internal error: cannot serialize a value as JSON")]
     Json(#[from] serde_json::Error),
 }
 
 impl From<EngineError> for CliError {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "what is the engine's own stays its own")]
+    #[expect(
+        clippy::wildcard_enum_match_arm,
+        reason = "all other errors stay errors of the engine"
+    )]
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => Self::Store(error),
@@ -113,23 +116,24 @@ impl From<EngineError> for CliError {
             EngineError::Snapshot(error) => Self::Snapshot(error),
             EngineError::UndoExpired { session, turn, at } => Self::Refused {
                 what: format!(
-                    "the undo of turn {turn} of session {session} expired {}: nothing was changed",
+                    "turn {turn} of session {session} can no longer be undone: its undo data expired {}; \
+                     no file was changed",
                     time_format::format_local_time(at.0, clock::now())
                 ),
                 hint: Some(
-                    "its bytes made room for newer ones; `turnstone log` shows which turns can be \
-                     undone, `snapshot.budget` in the configuration gives them more room"
+                    "old undo data is removed when space runs out; `turnstone log` shows which turns can \
+                     still be undone, and a larger `snapshot.budget` keeps more of them"
                         .to_owned(),
                 ),
             },
             EngineError::GuardExpired { operation, at } => Self::Refused {
                 what: format!(
-                    "what operation {operation} displaced expired {}: nothing was changed",
+                    "the data to reverse operation {operation} expired {}; no file was changed",
                     time_format::format_local_time(at.0, clock::now())
                 ),
                 hint: Some(
-                    "its bytes made room for newer ones; `snapshot.budget` in the configuration \
-                     gives them more room"
+                    "old undo data is removed when space runs out; a larger `snapshot.budget` in the \
+                     configuration keeps more"
                         .to_owned(),
                 ),
             },
@@ -139,7 +143,7 @@ impl From<EngineError> for CliError {
 }
 
 fn count(more: bool, shown: usize) -> String {
-    if more { format!("more than {shown}") } else { shown.to_string() }
+    if more { format!("more than {shown} sessions") } else { format!("{shown} sessions") }
 }
 
 fn list(candidates: &[(SessionId, String)], more: bool) -> String {
@@ -154,7 +158,7 @@ fn list(candidates: &[(SessionId, String)], more: bool) -> String {
 }
 
 impl CliError {
-    /// The code the program ends with.
+    /// The exit code.
     pub(crate) fn exit_code(&self) -> ProgramExit {
         match self {
             Self::Open(DatabaseOpenError::Locked { .. }) => ProgramExit::Conflict,
@@ -187,45 +191,65 @@ impl CliError {
         }
     }
 
-    /// The command or step that helps.
+    /// What the user can do about it.
     pub(crate) fn hint(&self) -> Option<String> {
-        let words = match self {
+        let hint = match self {
             Self::Open(error) => error.remedy(),
             Self::Store(error) | Self::Export(ExportError::Store(error)) => {
                 return hint_for_store_error(error);
             }
             Self::Import(error) => {
                 return hint_for_store_error(error)
-                    .or_else(|| Some("run the import again".to_owned()));
+                    .or_else(|| Some("run the import again to finish it".to_owned()));
             }
             Self::Source(error) => error.remedy(),
             Self::Snapshot(error) => return snapshot::hint_for_snapshot_error(error),
             Self::Engine(error) => return hint_for_engine_error(error),
             Self::NoTurn(_) => {
-                "`turnstone log` shows the turns, `--session ID` those of another session"
+                "`turnstone log` lists the turns; add `--session ID` for another session"
             }
             Self::NoSessionHere(_) => {
-                "`turnstone exec -- COMMAND` runs a command that can be undone"
+                "start one with `turnstone exec -- COMMAND`, or choose one with `--session ID`"
             }
             Self::NoSession(_) | Self::Export(_) => {
-                "`turnstone session list --all` shows every session"
+                "`turnstone session list --all` lists all sessions"
             }
-            Self::AmbiguousSession { .. } => "give more letters of the id",
-            Self::NoProject(_) => "`turnstone project list` names the projects",
-            Self::AmbiguousProject { .. } => "give more letters of the id",
-            Self::NotInProject(_) => "name one with --project ID",
-            Self::NotConfirmed => "`--dry-run` shows what would go, `--yes` deletes it",
+            Self::AmbiguousSession { .. } => "type more characters of the ID",
+            Self::NoProject(_) => "`turnstone project list` lists the projects",
+            Self::AmbiguousProject { .. } => "type more characters of the ID",
+            Self::NotInProject(_) => {
+                "choose a project with `--project ID`, or run `turnstone exec` here to create one"
+            }
+            Self::NotConfirmed => {
+                "`--dry-run` shows what would be deleted, `--yes` skips the question"
+            }
             Self::NoDirectory => "change to a directory that exists",
-            Self::NoDataDirectory => "choose a place with --data DIR or TURNSTONE_DATA",
+            Self::NoDataDirectory => "choose a directory with `--data DIR` or TURNSTONE_DATA",
             Self::Refused { hint, .. } => return hint.clone(),
             Self::Json(_) => BUG_REPORT_HINT,
-            Self::File { .. } | Self::Output(_) => return None,
+            Self::File { source, .. } => return hint_for_io_error(source).map(str::to_owned),
+            Self::Output(_) => return None,
         };
-        Some(words.to_owned())
+        Some(hint.to_owned())
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest is a refusal")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "other system errors explain themselves")]
+fn hint_for_io_error(error: &io::Error) -> Option<&'static str> {
+    match error.kind() {
+        io::ErrorKind::NotFound => Some("check that the path exists"),
+        io::ErrorKind::PermissionDenied => {
+            Some("check the permissions of the file and its directory")
+        }
+        io::ErrorKind::StorageFull => Some("free some disk space"),
+        _ => None,
+    }
+}
+
+#[expect(
+    clippy::wildcard_enum_match_arm,
+    reason = "the enum may grow; all other errors are refusals"
+)]
 fn exit_for_engine_error(error: &EngineError) -> ProgramExit {
     match error {
         EngineError::ProcessGroup(_)
@@ -235,27 +259,28 @@ fn exit_for_engine_error(error: &EngineError) -> ProgramExit {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; other errors need no hint")]
 fn hint_for_engine_error(error: &EngineError) -> Option<String> {
-    let words = match error {
+    let hint = match error {
         EngineError::NothingToUndo(_) => {
-            "`turnstone log` shows what happened; `turnstone session list` names the other sessions, \
-             --session chooses one"
+            "`turnstone log` shows the turns of this session; `turnstone session list` lists the \
+             others, and `--session ID` selects one"
         }
-        EngineError::NothingToRedo(_) => "`turnstone log` shows what was undone and redone",
-        EngineError::NoTurn { .. } => "`turnstone log` shows the turns",
+        EngineError::NothingToRedo(_) => "`turnstone log` shows what has been undone and redone",
+        EngineError::NoTurn { .. } => "`turnstone log` lists the turns",
         EngineError::RootGone { .. }
         | EngineError::DirectoryGone { .. }
         | EngineError::ProjectGone { .. } => {
-            "`turnstone project list` and `turnstone project relink ID DIR` tell where it went"
+            "if the project has moved, run `turnstone project relink ID DIR`; \
+             `turnstone project list` shows the IDs"
         }
-        EngineError::NoProject(_) => "`turnstone project list` names the projects",
-        EngineError::ProcessGroup(_) => "end those processes, then try again",
+        EngineError::NoProject(_) => "`turnstone project list` lists the projects",
+        EngineError::ProcessGroup(_) => "end these processes, then try again",
         EngineError::StalePlan(_) => "try again",
         EngineError::PermissionRefused { gate, pattern, .. } => {
             let gate = gate.as_str();
             return Some(format!(
-                "`turnstone permission explain {gate} {pattern:?}` shows the rule"
+                "`turnstone permission explain {gate} {pattern:?}` shows which rule decides"
             ));
         }
         EngineError::PermissionPending { request, .. } => {
@@ -263,19 +288,19 @@ fn hint_for_engine_error(error: &EngineError) -> Option<String> {
         }
         EngineError::Git(error) => return error.hint().map(str::to_owned),
         EngineError::Repository(error) => return error.hint(),
-        EngineError::UnreadableRules { .. } => "fix the file, or move it away for now",
+        EngineError::UnreadableRules { .. } => "correct the file, or move it out of the way",
         EngineError::UnreadableOperation { .. } => "run `turnstone doctor`",
         EngineError::OverBudget(_) => {
-            "delete or archive sessions you do not need, raise `snapshot.budget` or \
-             `snapshot.total_budget` in the configuration, or let commands run without undo with \
-             \"undo\": \"best-effort\"; `turnstone snapshot du` shows what takes the space"
+            "delete or archive old sessions, raise `snapshot.budget` or `snapshot.total_budget` in \
+             the configuration, or set \"undo\": \"best-effort\" to run commands without undo; \
+             `turnstone snapshot du` shows the disk usage"
         }
         _ => return None,
     };
-    Some(words.to_owned())
+    Some(hint.to_owned())
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; other errors need no hint")]
 fn exit_for_store_error(error: &StoreError) -> ProgramExit {
     match error {
         StoreError::Busy(_)
@@ -289,24 +314,24 @@ fn exit_for_store_error(error: &StoreError) -> ProgramExit {
     }
 }
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; the rest needs no words")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the enum may grow; other errors need no hint")]
 fn hint_for_store_error(error: &StoreError) -> Option<String> {
-    let words = match error {
+    let hint = match error {
         StoreError::NoSession(_) | StoreError::Deleted(_) => {
-            "`turnstone session list --all` shows every session"
+            "`turnstone session list --all` lists all sessions"
         }
         StoreError::Busy(_) => "wait for the turn to end, then try again",
         StoreError::Locked { .. } | StoreError::InUse { .. } => {
-            "end the other process or wait for it"
+            "wait for the other process, or end it"
         }
-        StoreError::Stale { .. } | StoreError::Fenced(_) => "look at the session, then try again",
-        StoreError::Full { .. } => "free some space and try again; nothing acknowledged is lost",
+        StoreError::Stale { .. } | StoreError::Fenced(_) => "check the session, then try again",
+        StoreError::Full { .. } => "free some disk space and try again; no recorded data is lost",
         StoreError::Corrupt { .. } | StoreError::Poisoned { .. } | StoreError::Database { .. } => {
             "run `turnstone doctor`"
         }
-        StoreError::ReadOnly { .. } => "use the version of turnstone that wrote it",
+        StoreError::ReadOnly { .. } => "use the version of Turnstone that wrote it, or a newer one",
         StoreError::Internal(_) => BUG_REPORT_HINT,
         _ => return None,
     };
-    Some(words.to_owned())
+    Some(hint.to_owned())
 }

@@ -1,29 +1,29 @@
-//! Exit codes: what a script can tell from the way the program ended.
+//! Exit codes for scripts.
 
 use std::panic::{self, AssertUnwindSafe};
 use std::process::ExitCode;
 
-/// How the program ended.
+/// Result of the program.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ProgramExit {
-    /// Everything asked for was done.
+    /// Success.
     Ok,
     /// The request was refused, or something it needs is missing.
     Refused,
-    /// The command line makes no sense.
+    /// Invalid usage.
     Usage,
-    /// Nobody reads the output any more.
+    /// The reader of the output closed the pipe.
     BrokenPipe,
-    /// Something else is at work there: try again later, or look first.
+    /// The session is busy, or a file has changed in the meantime.
     Conflict,
-    /// A bug of ours.
+    /// Internal error.
     Bug,
-    /// What a command that was run for somebody ended with, or why it was not started (R33).
+    /// Exit code of the command run by `exec`, or why it was not started (R33).
     CommandCode(u8),
 }
 
 impl ProgramExit {
-    /// The number the shell sees.
+    /// Numeric exit code.
     pub(crate) const fn code(self) -> u8 {
         match self {
             Self::Ok => 0,
@@ -43,9 +43,9 @@ impl From<ProgramExit> for ExitCode {
     }
 }
 
-/// What people are asked to do about a bug.
+/// Hint printed with internal errors.
 pub(crate) const BUG_REPORT_HINT: &str =
-    "this is a bug in turnstone: please report it with the command you ran and the lines above";
+    "this is a bug in Turnstone; please report it with the command and the messages above";
 
 /// Runs the program; a panic becomes [`ProgramExit::Bug`] and a request to report it.
 pub(crate) fn catch_panics(run: impl FnOnce() -> ProgramExit) -> ProgramExit {

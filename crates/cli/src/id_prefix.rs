@@ -1,4 +1,4 @@
-//! References: sessions and projects named by the beginning of their id.
+//! IDs of sessions and projects, shortened to a unique prefix.
 
 use std::str::FromStr;
 
@@ -8,10 +8,10 @@ use turnstone_store::{Context, Store};
 
 use crate::error::CliError;
 
-/// How many candidates an ambiguous beginning is answered with.
+/// Candidates listed for an ambiguous prefix.
 const MAX_CANDIDATES: usize = 5;
 
-/// The beginning of an id, as a person types it.
+/// An ID or a prefix of one, as typed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct IdPrefix(String);
 
@@ -21,19 +21,19 @@ impl FromStr for IdPrefix {
     fn from_str(text: &str) -> Result<Self, String> {
         let plain = |b: u8| b.is_ascii_alphanumeric() || b == b'_' || b == b'-';
         if text.is_empty() || text.len() > 128 || !text.bytes().all(plain) {
-            return Err("an id has only letters, digits, _ and -".to_owned());
+            return Err("an ID consists of letters, digits, _ and -".to_owned());
         }
         Ok(Self(text.to_owned()))
     }
 }
 
 impl IdPrefix {
-    /// What was typed.
+    /// The typed text.
     pub(crate) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The session this names: by its whole id, or by a beginning no other session has.
+    /// The session with this ID or unique prefix.
     ///
     /// # Errors
     ///
@@ -52,7 +52,7 @@ impl IdPrefix {
         let bare = format!("{}_{typed}", SessionId::PREFIX);
         let mut found = store.read(ctx, |r| {
             let mut ids = r.sessions().ids_with_prefix(&bare, MAX_CANDIDATES + 1)?;
-            // `ses…` may be typed with the prefix, or be a beginning that looks like it.
+            // `ses…` may be the type prefix, or the start of an ID body that looks like it.
             if typed.starts_with(SessionId::PREFIX) {
                 ids.extend(r.sessions().ids_with_prefix(typed, MAX_CANDIDATES + 1)?);
             }
@@ -83,7 +83,7 @@ impl IdPrefix {
         Err(CliError::AmbiguousSession { prefix: self.0.clone(), candidates, more })
     }
 
-    /// The project this names.
+    /// The project with this ID or unique prefix.
     ///
     /// # Errors
     ///

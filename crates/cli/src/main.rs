@@ -1,7 +1,7 @@
-//! The program `turnstone`: words in, one call, words out.
+//! The program `turnstone`: parses the command line, calls one service, prints the result.
 //!
-//! Owns the command line, the streams, the exit code, and the only look at clock, environment and
-//! randomness. Decides nothing about sessions: that is the business of the crates it calls.
+//! Owns the command line, the output streams and the exit code, and is the only crate that reads the
+//! clock and the environment. All decisions about sessions are made by the crates it calls.
 
 mod app;
 mod args;
@@ -25,8 +25,6 @@ mod user_git_config;
 
 use std::process::ExitCode;
 
-use clap::Parser;
-
 use crate::app::CliApp;
 use crate::args::Cli;
 use crate::environment::StartupEnvironment;
@@ -39,16 +37,16 @@ fn main() -> ExitCode {
 
 fn run() -> ProgramExit {
     let environment = StartupEnvironment::read();
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::parse_from_args(&environment.args) {
         Ok(cli) => cli,
         Err(error) => return ui::show_usage(&environment, &error),
     };
-    // Started with nothing in its environment: it has no data directory and needs none.
+    // The supervisor starts with an empty environment and needs no data directory.
     if let args::CliCommand::Supervise = cli.command {
         return command::exec::supervise();
     }
-    // From here on every file is closed to other users, whatever the mask of the user; programs that
-    // are started, and directories of worktrees, get the user's.
+    // From here on all new files are private to the user, whatever the umask. Started programs and
+    // worktree directories get the user's own umask.
     turnstone_snapshot::set_worktree_mask(turnstone_process::keep_files_private());
     if !cli.command.listens_to_signals() {
         turnstone_process::end_git_on_signals();

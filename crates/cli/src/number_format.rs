@@ -1,4 +1,4 @@
-//! Figures for people: sizes, counts, costs.
+//! Formats sizes, counts, costs and durations.
 
 /// A size in bytes: `512 B`, `1.5 KiB`, `12 MiB`.
 pub(crate) fn format_size(bytes: u64) -> String {
@@ -16,7 +16,7 @@ pub(crate) fn format_size(bytes: u64) -> String {
     format!("{value:.digits$} {}", UNITS[unit])
 }
 
-/// A count with its digits in groups: `1,234,567`.
+/// A count with thousands separators: `1,234,567`.
 pub(crate) fn format_count<N: TryInto<i64>>(value: N) -> String {
     let value = value.try_into().unwrap_or(i64::MAX);
     let digits = value.unsigned_abs().to_string();
@@ -30,13 +30,25 @@ pub(crate) fn format_count<N: TryInto<i64>>(value: N) -> String {
     if value < 0 { format!("-{text}") } else { text }
 }
 
-/// A count with the thing counted: `1 message`, `2 messages`.
-pub(crate) fn format_counted(value: usize, thing: &str) -> String {
-    let text = format_count(value);
-    if value == 1 { format!("{text} {thing}") } else { format!("{text} {thing}s") }
+/// A count with its noun in singular or plural: `1 message`, `2 processes`, `3 entries`.
+pub(crate) fn format_counted<N: TryInto<i64>>(value: N, noun: &str) -> String {
+    let value = value.try_into().unwrap_or(i64::MAX);
+    format!("{} {}", format_count(value), plural(value, noun))
 }
 
-/// An amount of money, with as many digits as small amounts need.
+/// The noun in the number that `value` needs.
+fn plural(value: i64, noun: &str) -> String {
+    if value == 1 {
+        return noun.to_owned();
+    }
+    if let Some(stem) = noun.strip_suffix('y').filter(|stem| !stem.ends_with(['a', 'e', 'o'])) {
+        return format!("{stem}ies");
+    }
+    let sibilant = ["s", "x", "ch", "sh"].iter().any(|end| noun.ends_with(end));
+    format!("{noun}{}", if sibilant { "es" } else { "s" })
+}
+
+/// A cost in dollars; small amounts get four decimals.
 pub(crate) fn format_cost(amount: f64) -> String {
     match amount.abs() {
         small if small > 0.0 && small < 0.1 => format!("${amount:.4}"),
@@ -44,7 +56,7 @@ pub(crate) fn format_cost(amount: f64) -> String {
     }
 }
 
-/// A stretch of time: `250 ms`, `1.2 s`, `3 min 20 s`, `2 h 5 min`.
+/// A duration: `250 ms`, `1.2 s`, `3 min 20 s`, `2 h 5 min`.
 pub(crate) fn format_duration(ms: i64) -> String {
     match ms {
         ..1_000 => format!("{ms} ms"),

@@ -1,4 +1,4 @@
-//! Points: places in a session as people name them.
+//! Resolves points of a session: checkpoints, turns, operations, messages.
 
 use turnstone_core::id::{MessageId, OperationId, TurnId};
 use turnstone_core::model::Session;
@@ -8,15 +8,15 @@ use turnstone_store::Context;
 use crate::error::CliError;
 use crate::number_format;
 
-/// What stands before a turn to mean the moment before it.
+/// Prefix that selects the state before a turn.
 const BEFORE_PREFIX: &str = "before:";
 
-/// The point a text means: a checkpoint, the end of a turn (`before:TURN`: its beginning), or an
-/// operation; ids by a beginning no other id of the session has.
+/// Resolves a checkpoint, the end of a turn (`before:TURN`: its start), or an operation; IDs can be
+/// shortened to a prefix that is unique in the session.
 ///
 /// # Errors
 ///
-/// [`CliError::Refused`] if nothing is called that, or several things are.
+/// [`CliError::Refused`] if nothing or more than one thing matches.
 pub(crate) fn resolve_point(
     engine: &Engine,
     ctx: &Context,
@@ -42,7 +42,7 @@ pub(crate) fn resolve_point(
     require_single(turns.chain(operations).collect(), typed)
 }
 
-/// The message a text means: its id, the turn it begins, or a beginning of either.
+/// Resolves a message by its ID, the ID of the turn it starts, or a prefix of either.
 ///
 /// # Errors
 ///
@@ -67,7 +67,7 @@ pub(crate) fn resolve_message(
     require_single(found, typed)
 }
 
-/// The ids that begin so, with or without their prefix; the one that is exactly so, if one is.
+/// The IDs that start with `typed`, with or without their type prefix; an exact match wins.
 fn filter_by_prefix<I: ToString>(ids: Vec<I>, prefix: &str, typed: &str) -> Vec<I> {
     let bare = |text: &str| text.strip_prefix(prefix)?.strip_prefix('_').map(str::to_owned);
     let mut found: Vec<I> = Vec::new();
@@ -89,12 +89,17 @@ fn require_single<T>(mut found: Vec<T>, typed: &str) -> Result<T, CliError> {
     let (what, hint) = match found.len() {
         1 => return Ok(found.remove(0)),
         0 => (
-            format!("nothing in this session is called {typed}"),
-            "`turnstone log --all` shows turns and operations, `turnstone checkpoint` the names",
+            format!(
+                "no checkpoint, turn, message or operation of this session matches \"{typed}\""
+            ),
+            "`turnstone log --all` lists turns and operations, `turnstone checkpoint list` the checkpoints",
         ),
         many => (
-            format!("{} things begin with {typed}", number_format::format_count(many)),
-            "give more letters of the id",
+            format!(
+                "\"{typed}\" is ambiguous: {} match",
+                number_format::format_counted(many, "ID")
+            ),
+            "type more characters of the ID",
         ),
     };
     Err(CliError::Refused { what, hint: Some(hint.to_owned()) })

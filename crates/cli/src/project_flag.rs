@@ -1,4 +1,4 @@
-//! Scopes: which project a `--project [ID]` means.
+//! Resolves the flag `--project [ID]`.
 
 use turnstone_core::id::ProjectId;
 use turnstone_store::{Context, Store};
@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::id_prefix::IdPrefix;
 use crate::project_location::ProjectLocation;
 
-/// The project of the flag: the one with this id, or the one the program was started in.
+/// The project with this ID, or the project of the current directory.
 ///
 /// # Errors
 ///

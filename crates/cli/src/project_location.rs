@@ -1,24 +1,24 @@
-//! Places: which project a directory belongs to, and what of the project is there.
+//! Finds the project and checkout that a directory belongs to.
 
 use std::path::Path;
 
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::{Project, ProjectAliasKind, Session};
 
-/// Where the program was started, in terms of the store.
+/// Project and checkout of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ProjectLocation {
-    /// The project that holds the directory, if any does.
+    /// The project that contains the directory, if any.
     pub(crate) project: Option<ProjectId>,
-    /// The checkout that holds the directory, or the directory itself.
+    /// The checkout that contains the directory, or the directory itself.
     pub(crate) root: String,
 }
 
 impl ProjectLocation {
     /// Finds the project with the closest directory above `directory`.
     ///
-    /// A project at the root of the file system holds what belongs to no other one; that is no
-    /// reason to show all of it, so the place is then the directory itself.
+    /// A project at the root of the file system collects everything that belongs to no other project.
+    /// It is not used here: the location is then the directory itself.
     pub(crate) fn find(projects: &[Project], directory: &Path) -> Self {
         let real = fs_err::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf());
         let above = |root: &&str| {
@@ -38,14 +38,14 @@ impl ProjectLocation {
         }
     }
 
-    /// True if a session works in the checkout of this place.
+    /// True if a session belongs to this checkout.
     pub(crate) fn contains_session(&self, session: &Session) -> bool {
         let same = self.project.as_ref().is_none_or(|project| session.project == *project);
         same && !session.directory.is_empty()
             && Path::new(&session.directory).starts_with(&self.root)
     }
 
-    /// True if a session belongs to the project of this place.
+    /// True if a session belongs to this project.
     pub(crate) fn has_same_project(&self, session: &Session) -> bool {
         self.project.as_ref() == Some(&session.project)
     }

@@ -1,4 +1,4 @@
-//! Choices: which session and which turns a command means when nobody names them in full.
+//! Resolves the session and the turns that a command works on.
 
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::model::Session;
@@ -12,36 +12,37 @@ use crate::number_format;
 use crate::project_location::ProjectLocation;
 use crate::ui::Ui;
 
-/// Sessions that are read at once.
+/// Sessions per page.
 const SESSION_PAGE_SIZE: usize = 100;
 
-/// Finishes what processes left that died, and says so.
+/// Recovers the work of dead processes and reports it.
 pub(crate) fn recover_and_report(ui: &mut Ui, engine: &Engine, ctx: &Context) {
     let opened = engine.store().turn_recovery().interrupted.len();
     match engine.maintenance().recover_all(ctx) {
         Ok(RecoveryReport { interrupted, closed, finished, removed }) => {
-            let turns = number_format::format_counted(opened + interrupted.len(), "turn");
+            let turns =
+                number_format::format_counted(opened + interrupted.len(), "interrupted turn");
             if opened + interrupted.len() > 0 {
-                ui.print_note(&format!("{turns} had been cut off; what was changed is known now"));
+                ui.print_note(&format!("recovered {turns}; the changed files are recorded"));
             } else if !closed.is_empty() {
-                let calls = number_format::format_counted(closed.len(), "command");
-                ui.print_note(&format!("closed the books of {calls} that had been cut off"));
+                let calls = number_format::format_counted(closed.len(), "interrupted command");
+                ui.print_note(&format!("recovered {calls}"));
             }
             if !finished.is_empty() {
-                let count = number_format::format_counted(finished.len(), "operation");
-                ui.print_note(&format!("finished {count} that had been cut off"));
+                let count = number_format::format_counted(finished.len(), "interrupted operation");
+                ui.print_note(&format!("finished {count}"));
             }
             if !removed.is_empty() {
                 let count = number_format::format_counted(removed.len(), "unfinished fork");
                 ui.print_note(&format!("removed {count}"));
             }
         }
-        // Another session's trouble: whoever uses that one is told again.
-        Err(error) => tracing::warn!("what a dead process left could not be finished: {error}"),
+        // This may concern another session; commands on that session report it again.
+        Err(error) => tracing::warn!("cannot recover an interrupted command: {error}"),
     }
 }
 
-/// The session that is named, or the newest of the directory.
+/// The given session, or the newest session of the directory.
 ///
 /// # Errors
 ///
@@ -64,7 +65,7 @@ pub(crate) fn resolve_session_or_newest(
 }
 
 /// The newest session of the directory that was created or continued here; an imported one only if there
-/// is no other. An import may claim any time, so that it would hide the session whose turn is to be undone.
+/// is no other. Imported sessions carry foreign timestamps and could hide the session to undo.
 pub(crate) fn find_newest_session(
     app: &CliApp,
     store: &Store,
@@ -79,28 +80,29 @@ pub(crate) fn find_newest_session(
     Ok(found.or(imported))
 }
 
-/// Tells whether a session was created here, or imported and continued: an import brings no turns.
+/// Whether a session was created or continued here: an imported session has no turns.
 fn was_used_here(r: &ReadTx<'_>, session: &Session) -> Result<bool, StoreError> {
     Ok(r.sessions().actor(&session.id)? != Actor::IMPORT
         || !r.turns().list(&session.id)?.is_empty())
 }
 
-/// Shows `take` the sessions of the directory, newest first, until it has seen enough.
+/// Calls `visit` with the sessions of the directory, newest first, until it returns false.
 fn for_each_session_here(
     app: &CliApp,
     store: &Store,
     ctx: &Context,
-    take: &mut dyn FnMut(&ReadTx<'_>, Session) -> Result<bool, StoreError>,
+    visit: &mut dyn FnMut(&ReadTx<'_>, Session) -> Result<bool, StoreError>,
 ) -> Result<(), CliError> {
     let directory = app.directory()?;
     let filter = SessionFilter { roots: true, ..SessionFilter::default() };
     Ok(store.read(ctx, |r| {
-        let place = ProjectLocation::find(&r.projects().list()?, directory);
+        let location = ProjectLocation::find(&r.projects().list()?, directory);
         let mut cursor = None;
         loop {
             let page = r.sessions().list(&filter, cursor.as_deref(), SESSION_PAGE_SIZE)?;
-            for row in page.items.into_iter().filter(|row| place.contains_session(&row.session)) {
-                if !take(r, row.session)? {
+            for row in page.items.into_iter().filter(|row| location.contains_session(&row.session))
+            {
+                if !visit(r, row.session)? {
                     return Ok(());
                 }
             }
@@ -112,11 +114,11 @@ fn for_each_session_here(
     })?)
 }
 
-/// The turn that is named, in this session or else in any session of the directory.
+/// Resolves a turn in the given session, or in all sessions of the directory.
 ///
 /// # Errors
 ///
-/// [`CliError::NoTurn`], or [`CliError::Refused`] if several begin so.
+/// [`CliError::NoTurn`], or [`CliError::Refused`] if the prefix is ambiguous.
 pub(crate) fn resolve_turn(
     app: &CliApp,
     engine: &Engine,
@@ -149,11 +151,11 @@ pub(crate) fn resolve_turn(
         [only] => Ok(only.clone()),
         many => Err(CliError::Refused {
             what: format!(
-                "{} turns begin with {}",
-                number_format::format_count(many.len()),
-                typed.as_str()
+                "turn ID \"{}\" is ambiguous: {} match",
+                typed.as_str(),
+                number_format::format_counted(many.len(), "turn")
             ),
-            hint: Some("give more letters of the id".to_owned()),
+            hint: Some("type more characters of the ID".to_owned()),
         }),
     }
 }

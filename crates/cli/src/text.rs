@@ -1,13 +1,13 @@
-//! Text for terminals: made harmless, cut and wrapped by what it takes on the screen.
+//! Text for terminals: escaped, truncated and wrapped by display width.
 
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
-/// A text on one line that can do nothing to a terminal.
+/// Escapes control characters; line breaks and tabs become spaces.
 pub(crate) fn sanitize_line(text: &str) -> String {
     sanitize_with(text, |c| if matches!(c, '\n' | '\r' | '\t') { Some(' ') } else { None })
 }
 
-/// A text of several lines that can do nothing to a terminal.
+/// Escapes control characters; line breaks stay.
 pub(crate) fn sanitize_block(text: &str) -> String {
     sanitize_with(&text.replace("\r\n", "\n").replace('\t', "    "), |c| (c == '\n').then_some(c))
 }
@@ -24,7 +24,7 @@ fn sanitize_with(text: &str, kept: impl Fn(char) -> Option<char>) -> String {
     safe
 }
 
-/// True for a character that commands a terminal, reorders what it shows, or hides in it.
+/// True for a character that controls a terminal, reorders text or is invisible.
 ///
 /// C0, DEL and C1; the bidirectional marks, embeddings, overrides and isolates; the line and
 /// paragraph separators; deprecated format characters, annotation marks and tags. Joiners stay:
@@ -56,12 +56,12 @@ fn push_visible(out: &mut String, c: char) {
     }
 }
 
-/// The text as a terminal may get it: line breaks and tabs stay, unsafe characters are shown.
+/// Escapes unsafe characters for a terminal; line breaks and tabs stay.
 pub(crate) fn escape_for_terminal(text: &str) -> String {
     sanitize_with(text, |c| matches!(c, '\n' | '\t').then_some(c))
 }
 
-/// The bytes as a terminal may get them; those that are no UTF-8 are shown as `\x9b`.
+/// Escapes bytes for a terminal; invalid UTF-8 is shown as `\x9b`.
 pub(crate) fn escape_bytes_for_terminal(bytes: &[u8]) -> String {
     let mut safe = String::with_capacity(bytes.len());
     for chunk in bytes.utf8_chunks() {
@@ -76,7 +76,7 @@ pub(crate) fn escape_bytes_for_terminal(bytes: &[u8]) -> String {
 /// A JSON text in which unsafe characters are `\u` escapes: the same value for every parser.
 ///
 /// Between the strings of a JSON text only the line breaks of its layout can occur, so every other
-/// unsafe character stands in a string.
+/// unsafe character is inside a string.
 pub(crate) fn escape_json(json: &str) -> String {
     let mut safe = String::with_capacity(json.len());
     for c in json.chars() {
@@ -91,12 +91,12 @@ pub(crate) fn escape_json(json: &str) -> String {
     safe
 }
 
-/// The columns a text takes.
+/// Display width in columns.
 pub(crate) fn display_width(text: &str) -> usize {
     text.width()
 }
 
-/// The text, cut with `…` if it takes more than `limit` columns.
+/// Truncates the text with `…` to `limit` columns.
 pub(crate) fn truncate_to_width(text: &str, limit: usize) -> String {
     if text.width() <= limit {
         return text.to_owned();
@@ -115,7 +115,7 @@ pub(crate) fn truncate_to_width(text: &str, limit: usize) -> String {
     short
 }
 
-/// The lines of a text, broken between words where they take more than `limit` columns.
+/// Wraps the lines of a text between words at `limit` columns.
 pub(crate) fn wrap(text: &str, limit: Option<usize>) -> Vec<String> {
     let Some(limit) = limit else {
         return text.lines().map(str::to_owned).collect();
@@ -127,7 +127,7 @@ fn wrap_line(line: &str, limit: usize) -> Vec<String> {
     if line.width() <= limit {
         return vec![line.to_owned()];
     }
-    // What follows is set in as far as the line itself, so that lists and code stay readable.
+    // Continuation lines keep the indent, so that lists and code stay readable.
     let indent: String = line.chars().take_while(|c| *c == ' ').take(limit / 2).collect();
     let mut lines = Vec::new();
     let mut current = indent.clone();

@@ -1,4 +1,4 @@
-//! Moments for people: local time, and days by name where that is shorter.
+//! Formats times: local time, with `today` and `yesterday`.
 
 use jiff::tz::TimeZone;
 use jiff::{Timestamp, ToSpan, Zoned};
@@ -9,12 +9,12 @@ fn to_zoned(ms: i64, zone: &TimeZone) -> Option<Zoned> {
     Some(Timestamp::from_millisecond(ms).ok()?.to_zoned(zone.clone()))
 }
 
-/// A moment as a number of the model, in whole milliseconds.
+/// A timestamp of the model in whole milliseconds.
 pub(crate) fn number_to_millis(number: &Number) -> i64 {
     number.as_i64().unwrap_or_else(|| number.as_f64().unwrap_or(0.0) as i64)
 }
 
-/// A moment as seen from `now`: `today 14:05`, `yesterday 09:30`, `2026-03-01 18:00`.
+/// A time relative to `now`: `today 14:05`, `yesterday 09:30`, `2026-03-01 18:00`.
 pub(crate) fn format_local_time(ms: i64, now: EpochMillis) -> String {
     format_time_in_zone(ms, now, &TimeZone::system())
 }
@@ -32,7 +32,7 @@ fn format_time_in_zone(ms: i64, now: EpochMillis, zone: &TimeZone) -> String {
     format!("{day} {}", then.strftime("%H:%M"))
 }
 
-/// A moment as the name of a file, in UTC: `20260301-180005`.
+/// A time as a file name, in UTC: `20260301-180005`.
 pub(crate) fn format_file_timestamp(now: EpochMillis) -> String {
     let then = to_zoned(now.0, &TimeZone::UTC);
     then.map_or_else(|| now.0.to_string(), |then| then.strftime("%Y%m%d-%H%M%S").to_string())

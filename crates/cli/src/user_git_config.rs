@@ -1,30 +1,30 @@
-//! The user's git settings, as files: which of them count, and what is in them. No git is asked.
+//! Reads the user's git configuration files without starting git.
 
 use std::io;
 use std::path::{Path, PathBuf};
 
 use turnstone_snapshot::{UserGitSettings, find_excludes_file, read_bounded_file};
 
-/// The largest settings or excludes file that is read; git's own are a few kilobytes.
+/// Size limit of configuration and excludes files.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 
-/// Where a user's git keeps its settings.
+/// Location of the user's git configuration.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct UserGitConfig {
-    /// The home directory.
+    /// Home directory.
     pub(crate) home: Option<PathBuf>,
-    /// The directory of settings, if it is not `~/.config`.
+    /// Configuration directory, if not `~/.config`.
     pub(crate) config: Option<PathBuf>,
 }
 
 impl UserGitConfig {
-    /// Reads the settings; nothing if they cannot be understood: then nothing is taken for granted.
+    /// Reads the settings; `None` if they cannot be parsed, in which case none are assumed.
     pub(crate) fn read_config(&self) -> Option<UserGitSettings> {
         UserGitSettings::collect(self.home.as_deref()?, self.config.as_deref(), &read_optional_file)
             .ok()
     }
 
-    /// Reads the excludes file those settings name; empty if there is none.
+    /// Reads the excludes file named by the settings; empty if there is none.
     pub(crate) fn read_excludes(&self, settings: Option<&UserGitSettings>) -> Vec<u8> {
         let config = settings.map(|settings| settings.config.join(&b'\n')).unwrap_or_default();
         let Some(home) = &self.home else {
@@ -35,7 +35,7 @@ impl UserGitConfig {
     }
 }
 
-/// Reads a file that need not be there.
+/// Reads a file that may be missing.
 fn read_optional_file(path: &Path) -> io::Result<Option<Vec<u8>>> {
     read_bounded_file(path, MAX_FILE_BYTES)
 }

@@ -15,13 +15,13 @@ use crate::text;
 use crate::time_format;
 use crate::ui::{ColumnKind, ID_STYLE, TextTable, Ui, apply_style};
 
-/// The longest name of a point.
+/// Maximum length of a checkpoint name.
 const MAX_NAME_LENGTH: usize = 200;
 
-/// Give the point a session stands at a name, to jump to later
+/// Create a checkpoint to jump back to
 ///
-/// Without NAME the names there are. A name that is given again means the newest point of that
-/// name.
+/// Without NAME, lists the checkpoints. If a name is used more than once, it refers to the newest
+/// checkpoint of that name.
 #[derive(Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:\n  turnstone checkpoint \"before the rewrite\"\n  \
@@ -30,7 +30,7 @@ pub(crate) struct CheckpointArgs {
     #[command(subcommand)]
     command: Option<CheckpointCommand>,
 
-    /// What to call it
+    /// Name of the checkpoint
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
@@ -39,7 +39,7 @@ pub(crate) struct CheckpointArgs {
     session: Option<IdPrefix>,
 }
 
-/// What to do with names.
+/// Subcommands of `checkpoint`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum CheckpointCommand {
     /// List the checkpoints of a session, oldest first
@@ -65,11 +65,11 @@ pub(crate) enum CheckpointCommand {
     },
 }
 
-/// Names, lists or gives up.
+/// Creates, lists or removes checkpoints.
 ///
 /// # Errors
 ///
-/// The session is busy, or nothing is called that.
+/// The session is busy, or there is no such checkpoint.
 pub(crate) fn run(
     ui: &mut Ui,
     app: &CliApp,
@@ -91,7 +91,7 @@ pub(crate) fn run(
                 ui.print_json(&json!(gone.iter().map(checkpoint_json).collect::<Vec<_>>()))?;
             }
             let count = number_format::format_counted(gone.len(), "checkpoint");
-            ui.print_note(&format!("gave up the name of {count}"));
+            ui.print_note(&format!("removed {count} named \"{}\"", text::sanitize_line(name)));
             Ok(ProgramExit::Ok)
         }
         (None | Some(CheckpointCommand::List { .. }), _) => list(ui, app, &engine, &ctx, &session),
@@ -108,8 +108,8 @@ fn create(
     let plain = text::sanitize_line(name.trim());
     if plain.is_empty() || plain.chars().count() > MAX_NAME_LENGTH || plain != name.trim() {
         return Err(CliError::Refused {
-            what: "a name has up to 200 printable characters".to_owned(),
-            hint: None,
+            what: "invalid checkpoint name".to_owned(),
+            hint: Some("use 1 to 200 printable characters".to_owned()),
         });
     }
     let operation = engine.history().checkpoints().create(ctx, &session.id, &plain)?;
@@ -117,10 +117,10 @@ fn create(
         ui.print_json(&json!({ "session": session.id, "name": plain, "operation": operation }))?;
     }
     ui.print_note(&format!(
-        "this point of {} is called {plain} now",
+        "checkpoint \"{plain}\" created in session {}",
         apply_style(ID_STYLE, &session.id)
     ));
-    ui.print_hint(&format!("`turnstone jump '{plain}'` comes back to it"));
+    ui.print_hint(&format!("`turnstone jump '{plain}'` returns to it"));
     Ok(ProgramExit::Ok)
 }
 
@@ -137,7 +137,7 @@ fn list(
         return Ok(ProgramExit::Ok);
     }
     if found.is_empty() {
-        ui.print_note(&format!("no point of {} has a name", apply_style(ID_STYLE, &session.id)));
+        ui.print_note(&format!("no checkpoints in session {}", apply_style(ID_STYLE, &session.id)));
         return Ok(ProgramExit::Ok);
     }
     let mut grid = TextTable::new(&[

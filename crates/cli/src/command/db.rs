@@ -1,4 +1,4 @@
-//! `turnstone db`: the file itself.
+//! `turnstone db`: path, size, backup and compaction of the database.
 
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -17,20 +17,20 @@ use crate::ui::{ColumnKind, TextTable, Ui};
 /// Commands about the database.
 #[derive(Debug, Subcommand)]
 pub(crate) enum DbCommand {
-    /// Print where the database is
+    /// Print the path of the database
     #[command(after_help = "Example:\n  sqlite3 -readonly \"$(turnstone db path)\" .tables")]
     Path,
     Size(SizeArgs),
     Backup(BackupArgs),
-    /// Give back the space of what is no longer needed
+    /// Free the space of data that is no longer needed
     ///
-    /// Removes what deleted sessions left, images of events that later ones replaced, and values
-    /// nobody uses, and makes the file smaller. Sessions stay as they are.
+    /// Removes the remains of deleted sessions, superseded events and unused values, and shrinks the
+    /// file. Existing sessions do not change.
     #[command(after_help = "Example:\n  turnstone db compact")]
     Compact,
 }
 
-/// Say what takes the space
+/// Show the disk usage of the database
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone db size --sessions 10")]
 pub(crate) struct SizeArgs {
@@ -39,13 +39,13 @@ pub(crate) struct SizeArgs {
     sessions: usize,
 }
 
-/// Copy everything, as it is at one moment, into a new data directory
+/// Copy the database into a new data directory
 ///
-/// Works while others use the database. The copy is checked, and is used with --data DIR.
+/// The copy is consistent even while other processes write, and it is verified. Use it with --data DIR.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone db backup /mnt/stick/turnstone")]
 pub(crate) struct BackupArgs {
-    /// A directory that does not exist yet [default: a new one in backup/ of the data directory]
+    /// Directory to create [default: a new one in backup/ of the data directory]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     target: Option<PathBuf>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct BackupArgs {
 ///
 /// # Errors
 ///
-/// What the command answers.
+/// The error of the command.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, command: &DbCommand) -> Result<ProgramExit, CliError> {
     match command {
         DbCommand::Path => print_path(ui, app),
@@ -104,10 +104,10 @@ fn print_sizes(ui: &mut Ui, app: &CliApp, args: &SizeArgs) -> Result<ProgramExit
     print_largest_sessions(ui, &store, &ctx, &sizes)?;
     for consumer in sizes.consumers.iter().filter(|consumer| consumer.bytes > 0) {
         let left = number_format::format_size(consumer.bytes);
-        ui.print_dim_note(&format!("{} has {left} of the log yet to read", consumer.name));
+        ui.print_dim_note(&format!("{} still has to read {left} of the log", consumer.name));
     }
     if sizes.free > sizes.database / 4 {
-        ui.print_hint("`turnstone db compact` gives the free pages back");
+        ui.print_hint("`turnstone db compact` returns the free pages to the file system");
     }
     Ok(ProgramExit::Ok)
 }
@@ -123,7 +123,7 @@ fn print_largest_sessions(
     }
     let columns = [
         ("LARGEST SESSIONS", ColumnKind::Text),
-        ("ABOUT", ColumnKind::Number),
+        ("SIZE", ColumnKind::Number),
         ("TITLE", ColumnKind::Truncated),
     ];
     let mut grid = TextTable::new(&columns);
@@ -171,8 +171,9 @@ fn sizes_json(sizes: &DatabaseSizes) -> Value {
 
 fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
-    let usual = || app.layout().backups().join(time_format::format_file_timestamp(app.now()));
-    let target = args.target.clone().unwrap_or_else(usual);
+    let default_target =
+        || app.layout().backups().join(time_format::format_file_timestamp(app.now()));
+    let target = args.target.clone().unwrap_or_else(default_target);
     let done = store.maintenance().back_up(&ctx, &target)?;
     if ui.wants_json() {
         ui.print_json(&json!({
@@ -188,8 +189,8 @@ fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, C
         ui.print_line("")?;
         let size = number_format::format_size(done.bytes + done.value_bytes);
         ui.print_note(&format!(
-            "copied {} events, {size}; the copy is sound",
-            number_format::format_count(done.events)
+            "copied {}, {size}; the copy is verified",
+            number_format::format_counted(done.events, "event")
         ));
     }
     if done.missing.is_empty() {
@@ -197,7 +198,7 @@ fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, C
     }
     let missing = number_format::format_counted(done.missing.len(), "large value");
     Err(CliError::Refused {
-        what: format!("{missing} could not be copied: missing or damaged in the store itself"),
+        what: format!("{missing} could not be copied: missing or damaged in the data directory"),
         hint: Some("run `turnstone doctor`".to_owned()),
     })
 }
@@ -222,12 +223,12 @@ fn compact(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
         return Ok(ProgramExit::Ok);
     }
     ui.print_note(&format!(
-        "{} before, {} now",
+        "{} before, {} after",
         number_format::format_size(before),
         number_format::format_size(after)
     ));
     if !done.finished {
-        ui.print_dim_note("not everything was done: others use the database, try again later");
+        ui.print_dim_note("not finished: other processes use the database; try again later");
     }
     Ok(ProgramExit::Ok)
 }

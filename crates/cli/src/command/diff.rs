@@ -18,47 +18,47 @@ use crate::ui::{
     apply_style,
 };
 
-/// Show what a session changed, or a turn, an answer, or what lies between two points
+/// Show the changes of a session, a turn, or between two points
 ///
-/// Only what its commands and tools changed: nothing that you or another session did in between is
-/// in it. Without a choice: what the session changed and nobody has taken back. Prints a patch
-/// that `git apply` takes.
+/// Contains only what commands and tools of the session changed, not your own edits or those of other
+/// sessions. By default, shows the changes of the session that have not been undone. The output is a
+/// patch for `git apply`.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  turnstone diff --stat\n  turnstone diff --turn trn_0197c2\n  \
                         turnstone diff --from \"before the rewrite\""
 )]
 pub(crate) struct DiffArgs {
-    /// The session [default: the newest of this directory]
+    /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(value_name = "ID")]
     session: Option<IdPrefix>,
 
-    /// What this turn changed, taken back or not
+    /// Show the changes of this turn, even if undone
     #[arg(long, value_name = "TURN", conflicts_with_all = ["message", "from", "to"])]
     turn: Option<IdPrefix>,
 
-    /// What the turn of this prompt changed, or the calls of this answer
+    /// Show the changes of a prompt's turn, or of the tool calls in one answer
     #[arg(long, value_name = "MESSAGE", conflicts_with_all = ["from", "to"])]
     message: Option<String>,
 
-    /// From this point: a checkpoint, a turn, `before:TURN` or an operation [default: the beginning]
+    /// Start point: a checkpoint, a turn, `before:TURN` or an operation [default: start of session]
     #[arg(long, value_name = "POINT")]
     from: Option<String>,
 
-    /// To this point [default: the present]
+    /// End point [default: now]
     #[arg(long, value_name = "POINT")]
     to: Option<String>,
 
-    /// Say for each file how much changed
+    /// Show the number of changed lines per file
     #[arg(long)]
     stat: bool,
 
-    /// Lines around each change
+    /// Lines of context
     #[arg(long, short = 'U', value_name = "N", default_value_t = 3)]
     context: usize,
 }
 
-/// Prints it.
+/// Prints the patch, the statistics or the JSON.
 ///
 /// # Errors
 ///
@@ -80,7 +80,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &DiffArgs) -> Result<ProgramE
     Ok(ProgramExit::Ok)
 }
 
-/// The session, and what of it is compared.
+/// Resolves the session and the states to compare.
 fn resolve_comparison(
     app: &CliApp,
     engine: &Engine,
@@ -146,7 +146,7 @@ fn print_stat(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
     ui.print_table(&grid)
 }
 
-/// Patches in colours for people, and as they are for programs.
+/// Prints patches, coloured on terminals.
 fn print_patches(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
     for file in &diff.files {
         match file.patch.as_deref() {
@@ -177,7 +177,7 @@ fn colour_patch_line(line: &str) -> String {
     apply_style(style, line)
 }
 
-/// The sum, and what nothing can be said of.
+/// Prints totals and the paths without recorded content.
 fn print_summary(ui: &mut Ui, diff: &SessionDiff) {
     let summary = diff.summary();
     let count = |number: &serde_json::Number| {
@@ -194,7 +194,7 @@ fn print_summary(ui: &mut Ui, diff: &SessionDiff) {
     }
     for (_, path, why) in &diff.not_covered {
         let path = text::sanitize_line(&path.to_string());
-        ui.print_note(&format!("not covered: {path} ({})", text::sanitize_line(why)));
+        ui.print_note(&format!("not recorded: {path} ({})", text::sanitize_line(why)));
     }
 }
 

@@ -1,4 +1,4 @@
-//! Hands each command what it asked for.
+//! Dispatches to the commands.
 
 use crate::app::CliApp;
 use crate::args::CliCommand;
@@ -15,7 +15,7 @@ use crate::ui::Ui;
 ///
 /// # Errors
 ///
-/// What the command answers.
+/// The error of the command.
 pub(crate) fn run(
     ui: &mut Ui,
     app: &CliApp,

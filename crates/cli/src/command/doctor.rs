@@ -1,4 +1,4 @@
-//! `turnstone doctor`: looks at everything, and mends what can be mended.
+//! `turnstone doctor`: checks the data, and repairs it on request.
 
 use std::path::{Path, PathBuf};
 
@@ -32,14 +32,14 @@ pub(crate) struct DoctorArgs {
     salvage: Option<PathBuf>,
 }
 
-/// Columns of a finding that are shown.
+/// Maximum width of a finding.
 const MAX_FINDING_WIDTH: usize = 200;
 
-/// Examines, rebuilds or salvages.
+/// Checks, rebuilds or salvages.
 ///
 /// # Errors
 ///
-/// What the store answers.
+/// The error of the store.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &DoctorArgs) -> Result<ProgramExit, CliError> {
     match &args.salvage {
         Some(target) => salvage(ui, app, target),
@@ -95,8 +95,8 @@ fn print_diagnosis(ui: &mut Ui, app: &CliApp, seen: &Diagnosis) -> Result<(), Cl
     }
     ui.print_table(&grid)?;
     if let Some(version) = seen.version {
-        let events = number_format::format_count(i64::try_from(seen.events).unwrap_or(i64::MAX));
-        ui.print_line(&apply_style(DIM_STYLE, format!("  schema {version}, {events} events")))?;
+        let events = number_format::format_counted(seen.events, "event");
+        ui.print_line(&apply_style(DIM_STYLE, format!("  schema {version}, {events}")))?;
     }
     print_git(ui, app)?;
     ui.print_line("")?;
@@ -109,13 +109,13 @@ fn print_diagnosis(ui: &mut Ui, app: &CliApp, seen: &Diagnosis) -> Result<(), Cl
     }
     ui.print_line("")?;
     ui.print_line(match seen.worst() {
-        Some(Severity::Error) => "something is damaged or missing",
-        Some(Severity::Warning) => "nothing is lost, but not everything is as it should be",
-        Some(Severity::Note) | None => "all is well",
+        Some(Severity::Error) => "stored data is damaged or missing",
+        Some(Severity::Warning) => "no data is lost, but there are warnings",
+        Some(Severity::Note) | None => "no problems found",
     })
 }
 
-/// Prints the version of git. Without a usable one the data is sound; worktrees and `/vcs` need it.
+/// Prints the version of git. Only worktrees and `/vcs` need git; the data does not.
 fn print_git(ui: &mut Ui, app: &CliApp) -> Result<(), CliError> {
     match git_version(&app.git_environment()) {
         Ok(version) => ui.print_line(&apply_style(
@@ -144,13 +144,13 @@ fn severity_mark(worst: Option<Severity>) -> String {
     }
 }
 
-/// Prints a check with what it found, and once each what helps.
+/// Prints a check with its findings, and each remedy once.
 fn print_check(ui: &mut Ui, check: &str, found: &[&Finding]) -> Result<(), CliError> {
     let worst = found.iter().map(|finding| finding.severity).max();
     ui.print_line(&format!("{} {check}", severity_mark(worst)))?;
     let mut remedies: Vec<&str> = Vec::new();
     for finding in found {
-        // SQLite can go on for pages; --json has all of it.
+        // SQLite messages can be very long; --json has the whole text.
         let what = text::truncate_to_width(&text::sanitize_line(&finding.what), MAX_FINDING_WIDTH);
         let place = match finding.place.as_str() {
             place if place == check => String::new(),
@@ -171,9 +171,11 @@ fn rebuild(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let bar = ui.progress_bar("{spinner} {msg}");
     let done = store.rebuild(&ctx, &mut |progress| {
         bar.set_message(match progress {
-            RebuildProgress::DryRun => "trying it on a copy".to_owned(),
-            RebuildProgress::Clearing => "emptying the old tables".to_owned(),
-            RebuildProgress::Applied(events) => format!("{events} events applied"),
+            RebuildProgress::DryRun => "testing on a copy".to_owned(),
+            RebuildProgress::Clearing => "clearing the old tables".to_owned(),
+            RebuildProgress::Applied(events) => {
+                format!("{} applied", number_format::format_counted(events, "event"))
+            }
         });
     });
     bar.finish_and_clear();
@@ -181,11 +183,8 @@ fn rebuild(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     if ui.wants_json() {
         ui.print_json(&json!({ "events": done.events, "commits": done.commits }))?;
     } else {
-        let events = number_format::format_counted(
-            usize::try_from(done.events).unwrap_or(usize::MAX),
-            "event",
-        );
-        ui.print_note(&format!("the tables were made anew from {events}"));
+        let events = number_format::format_counted(done.events, "event");
+        ui.print_note(&format!("rebuilt the tables from {events}"));
     }
     Ok(ProgramExit::Ok)
 }
@@ -203,10 +202,10 @@ fn salvage(ui: &mut Ui, app: &CliApp, target: &Path) -> Result<ProgramExit, CliE
         ("UNREADABLE", ColumnKind::Number),
     ]);
     let count = |n: u64| number_format::format_count(i64::try_from(n).unwrap_or(i64::MAX));
-    for tally in &done.tables {
-        let figures = [count(tally.read), count(tally.damaged), count(tally.unreadable)];
+    for counts in &done.tables {
+        let figures = [count(counts.read), count(counts.damaged), count(counts.unreadable)];
         let [read, damaged, unreadable] = figures;
-        grid.add_row(&[tally.table.to_owned(), read, damaged, unreadable]);
+        grid.add_row(&[counts.table.to_owned(), read, damaged, unreadable]);
     }
     ui.print_table(&grid)?;
     ui.print_line("")?;
@@ -215,8 +214,7 @@ fn salvage(ui: &mut Ui, app: &CliApp, target: &Path) -> Result<ProgramExit, CliE
         number_format::format_counted(done.complete.len(), "session")
     ))?;
     for session in &done.damaged {
-        let events = usize::try_from(session.events).unwrap_or(usize::MAX);
-        let missing = number_format::format_counted(events, "event");
+        let missing = number_format::format_counted(session.events, "event");
         ui.print_line(&format!(
             "{} {}: {missing} missing",
             apply_style(WARNING_STYLE, "damaged"),
@@ -237,12 +235,12 @@ fn salvage(ui: &mut Ui, app: &CliApp, target: &Path) -> Result<ProgramExit, CliE
 
 fn salvage_json(done: &SalvageReport) -> Value {
     let damaged = |session: &turnstone_store::DamagedSession| json!({ "id": session.id, "events": session.events, "openEnd": session.open_end });
-    let table = |tally: &turnstone_store::TableSalvageCounts| {
+    let table = |counts: &turnstone_store::TableSalvageCounts| {
         json!({
-            "table": tally.table,
-            "read": tally.read,
-            "damaged": tally.damaged,
-            "unreadable": tally.unreadable,
+            "table": counts.table,
+            "read": counts.read,
+            "damaged": counts.damaged,
+            "unreadable": counts.unreadable,
         })
     };
     json!({

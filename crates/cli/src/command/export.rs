@@ -1,4 +1,4 @@
-//! `turnstone export`: a session in OpenCode's export shape.
+//! `turnstone export`: writes a session in OpenCode's export format.
 
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -12,18 +12,18 @@ use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
 use crate::ui::{ID_STYLE, Ui, apply_style};
 
-/// Write a session as OpenCode's export does
+/// Export a session in OpenCode's format
 ///
-/// The document is JSON, with or without --json. `turnstone import` and `opencode import` read it.
+/// The output is always JSON. `turnstone import` and `opencode import` can read it.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone export ses_e21d > session.json\n  \
                         turnstone export ses_e21d --sanitize -o report.json")]
 pub(crate) struct ExportArgs {
-    /// The session: its id, or a beginning no other id has
+    /// Session ID or unique prefix
     #[arg(value_name = "ID")]
     session: IdPrefix,
 
-    /// Replace texts, paths, inputs and outputs by placeholders
+    /// Replace texts, paths, inputs and outputs with placeholders
     #[arg(long)]
     sanitize: bool,
 
@@ -47,13 +47,15 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ExportArgs) -> Result<Progra
     };
     let mut text = serde_json::to_vec_pretty(&document)?;
     text.push(b'\n');
-    write_private(path, &text)
-        .map_err(|source| CliError::File { what: "cannot write the export".to_owned(), source })?;
-    ui.print_note(&format!("wrote {} to {}", apply_style(ID_STYLE, &id), path.display()));
+    write_private(path, &text).map_err(|source| CliError::File {
+        what: format!("cannot write {}", path.display()),
+        source,
+    })?;
+    ui.print_note(&format!("exported {} to {}", apply_style(ID_STYLE, &id), path.display()));
     Ok(ProgramExit::Ok)
 }
 
-/// Writes a file that only its owner may read, also where one was that others may.
+/// Writes a file that only its owner can read, also when it replaces a readable one.
 fn write_private(path: &Path, bytes: &[u8]) -> io::Result<()> {
     let mut options = fs_err::OpenOptions::new();
     let mut file = options.write(true).create(true).truncate(true).mode(0o600).open(path)?;

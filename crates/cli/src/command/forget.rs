@@ -11,38 +11,40 @@ use crate::session_lookup;
 use crate::text;
 use crate::ui::{ID_STYLE, Ui, apply_style};
 
-/// Versions of files that are listed.
+/// Maximum number of listed file versions.
 const MAX_LISTED_VERSIONS: usize = 20;
 
-/// Remove what was kept of files, for good
+/// Permanently erase recorded file contents, such as a leaked secret
 ///
-/// Takes every version of the files out of the captures of this directory, and every line of them
-/// (of eight letters or more) out of what sessions said, out of search and out of spilled output;
-/// stars stand there instead. The files themselves stay as they are, and undo says of those
-/// versions that they are forgotten. Copies made with `db backup` are named and not touched. A
-/// file that is still there is kept again by the next capture, unless an ignore rule names it. The
-/// permission `forget` applies: a rule may deny it, and a command inside a turn is asked about.
+/// Erases all versions of the files from the captures of this directory. Their lines of eight or more
+/// characters are masked with asterisks wherever they appear in session texts, the search index and
+/// stored command output. The files on disk do not change. Erased versions can no longer be undone. Backups
+/// made with `db backup` are listed, but not changed. The next capture records a file again, unless an
+/// ignore rule excludes it.
+///
+/// Needs the permission `forget`: a rule can deny it, and a command that an agent runs must be
+/// approved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone forget --dry-run .env 'secrets/'")]
 pub(crate) struct ForgetArgs {
-    /// Which files, as an ignore file would name them: `.env`, `*.pem`, `secrets/`
+    /// Files to forget, as in .gitignore: `.env`, `*.pem`, `secrets/`
     #[arg(value_name = "PATTERN", required = true)]
     patterns: Vec<String>,
 
-    /// Print what would go, and stop
+    /// Show what would be erased and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Forgets files.
+/// Erases recorded file contents.
 ///
 /// # Errors
 ///
-/// It is not allowed, nobody said yes, or a store refused.
+/// The operation is denied or not confirmed, or a store failed.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
@@ -51,30 +53,33 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<Progra
         return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
     }
     if plan.is_empty() {
-        ui.print_note("nothing of that is kept");
-        return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
+        ui.print_note("no stored versions match");
+        if ui.wants_json() {
+            print_plan(ui, &plan, None)?;
+        }
+        return Ok(ProgramExit::Ok);
     }
     engine.maintenance().forgets().require_permission(&ctx, &plan)?;
     if !args.yes {
         plan_lines(&plan).iter().for_each(|line| ui.print_note(line));
-        if !ui.confirm("Forget it for good?")? {
+        if !ui.confirm("Erase these versions permanently?")? {
             return Err(CliError::NotConfirmed);
         }
     }
-    let done = ui.with_spinner("writing captures and ledger anew", || {
+    let done = ui.with_spinner("rewriting captures and ledger", || {
         engine.maintenance().forgets().apply(&app.context(), &plan)
     })?;
     if ui.wants_json() {
         print_plan(ui, &plan, Some(&done))?;
     }
     ui.print_note(&format!(
-        "forgot {} in {}",
+        "erased {} from {}",
         number_format::format_counted(plan.captured.versions.len(), "version"),
         number_format::format_counted(done.captures, "capture"),
     ));
     for backup in &plan.backups {
         let name = text::sanitize_line(&backup.to_string_lossy());
-        ui.print_note(&format!("note: {name} is a copy of the ledger and was not touched"));
+        ui.print_note(&format!("note: the backup {name} still contains them"));
     }
     Ok(ProgramExit::Ok)
 }
@@ -107,14 +112,14 @@ fn plan_lines(plan: &ForgetPlan) -> Vec<String> {
         lines.push(format!("{}  {turns}", apply_style(ID_STYLE, &touched.session)));
     }
     lines.push(format!(
-        "{} of {} in {}; {}, {} and {} of the ledger, {}",
-        number_format::format_size(plan.bytes()),
+        "{} ({}) in {}; in the ledger: {}, {}, {}, {}",
         number_format::format_counted(plan.captured.versions.len(), "version"),
+        number_format::format_size(plan.bytes()),
         number_format::format_counted(plan.captured.captures, "capture"),
         number_format::format_counted(plan.ledger.events, "event"),
         number_format::format_counted(plan.ledger.texts, "text"),
         number_format::format_counted(plan.ledger.values, "long value"),
-        number_format::format_counted(plan.outputs.len(), "spilled output"),
+        number_format::format_counted(plan.outputs.len(), "stored output"),
     ));
     lines
 }

@@ -18,35 +18,35 @@ use crate::session_lookup;
 use crate::text;
 use crate::ui::{ID_STYLE, Ui, apply_style};
 
-/// Copy a session, up to a message or as far as it stands, into one of its own
+/// Copy a session, whole or up to a message
 ///
-/// The copy depends on nothing of the original: deleting or undoing that changes nothing in it. In
-/// the same files a turn that is taken back in one of the two is taken back in the other. With
-/// --worktree the copy gets a checkout of its own that holds the files as they were at that
-/// point, and the two are apart. Prints the id of the copy.
+/// The copy is independent: deleting the original does not affect it. Without --worktree, both
+/// sessions work on the same files, so undoing a turn in one undoes it in the other. With --worktree,
+/// the copy gets its own git worktree with the files as they were at that point. Prints the ID of the
+/// copy.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone fork\n  \
                         turnstone fork ses_e21d --at trn_0197c2 --worktree=other-way")]
 pub(crate) struct ForkArgs {
-    /// The session [default: the newest of this directory]
+    /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(value_name = "ID")]
     session: Option<IdPrefix>,
 
-    /// Copy what is before this message; a turn stands for its prompt
+    /// Copy only what comes before this message, or before the prompt of this turn
     #[arg(long, value_name = "MESSAGE")]
     at: Option<String>,
 
-    /// Put the copy into a worktree of its own; without a name, two words are drawn
+    /// Create a worktree for the copy; without NAME, a random name is generated
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "")]
     worktree: Option<String>,
 }
 
-/// Copies.
+/// Forks a session.
 ///
 /// # Errors
 ///
-/// There is no such message; or no worktree can be made, or no capture holds the files of it.
+/// There is no such message, no worktree can be created, or no capture has its files.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForkArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
@@ -90,7 +90,7 @@ fn fork_into_worktree(
 ) -> Result<ProgramExit, CliError> {
     let name = Some(name.to_owned()).filter(|name| !name.is_empty());
     let new = WorktreeRequest { name, ..WorktreeRequest::default() };
-    let forked = ui.with_spinner("copying the files of that point", || {
+    let forked = ui.with_spinner("restoring the files of that point", || {
         engine.history().forks().fork_into_worktree(ctx, &session.id, at, &new)
     });
     let ForkedWorktree { session: copy, worktree, report } = forked.map_err(worktree_error)?;
@@ -105,14 +105,16 @@ fn fork_into_worktree(
     ui.print_line(copy.id.as_str())?;
     print_fork(ui, session, &copy);
     let directory = text::sanitize_line(&copy.directory);
-    let differ =
-        number_format::format_counted(report.restored.len() + report.removed.len(), "file");
-    ui.print_note(&format!("its files are in {directory}; {differ} unlike the commit there"));
+    let differ = match report.restored.len() + report.removed.len() {
+        1 => "1 file differs from HEAD".to_owned(),
+        count => format!("{} differ from HEAD", number_format::format_counted(count, "file")),
+    };
+    ui.print_note(&format!("worktree {directory}: {differ}"));
     if !report.not_covered.is_empty() {
         let count = number_format::format_counted(report.not_covered.len(), "path");
-        ui.print_note(&format!("{count} not covered (ignored or too large): they are not there"));
+        ui.print_note(&format!("{count} not recorded (ignored or too large) and not restored"));
     }
-    ui.print_hint(&format!("`cd {directory}`, and go on there"));
+    ui.print_hint(&format!("`cd {directory}` to continue there"));
     Ok(ProgramExit::Ok)
 }
 
@@ -123,5 +125,5 @@ fn session_json(engine: &Engine, ctx: &Context, copy: &Session) -> Result<Value,
 
 fn print_fork(ui: &mut Ui, from: &Session, copy: &Session) {
     let title = text::sanitize_line(&copy.title);
-    ui.print_note(&format!("forked {} as {title}", apply_style(ID_STYLE, &from.id)));
+    ui.print_note(&format!("forked {} as \"{title}\"", apply_style(ID_STYLE, &from.id)));
 }

@@ -1,4 +1,4 @@
-//! `turnstone import`: sessions of OpenCode, with a report of what became of each thing.
+//! `turnstone import`: imports sessions of OpenCode and reports every record.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -16,12 +16,12 @@ use crate::number_format;
 use crate::text;
 use crate::ui::{ColumnKind, DIM_STYLE, TextTable, Ui, WARNING_STYLE, apply_style};
 
-/// Take over sessions of OpenCode
+/// Import sessions from OpenCode
 ///
 /// SOURCE is OpenCode's data directory, its opencode.db, its older storage/ directory, a file
-/// written by `opencode export` or `turnstone export`, or - for such a file on standard input. The
-/// source is only read. Importing again brings what is new and changes nothing else; an import that
-/// was cut off is finished by running it again.
+/// written by `opencode export` or `turnstone export`, or - to read such a file from standard input.
+/// The source is never changed. Importing again adds what is new; an interrupted import is finished
+/// by running it again.
 ///
 /// The source is not trusted: an import does not change your existing projects and sessions. Permission
 /// rules, approvals and start commands in the source are stored and listed, but have no effect unless you
@@ -30,7 +30,7 @@ use crate::ui::{ColumnKind, DIM_STYLE, TextTable, Ui, WARNING_STYLE, apply_style
 #[command(after_help = "Examples:\n  turnstone import ~/.local/share/opencode\n  \
                         opencode export ses_e21d | turnstone import -")]
 pub(crate) struct ImportArgs {
-    /// What to import
+    /// Directory, database or file to import
     #[arg(value_hint = clap::ValueHint::AnyPath)]
     source: PathBuf,
 
@@ -43,16 +43,16 @@ pub(crate) struct ImportArgs {
     trust: bool,
 }
 
-/// Reasons that are listed for one kind unless all are asked for.
+/// Records listed per kind without --full.
 const MAX_LISTED_REASONS: usize = 5;
-/// What is said of rules that a plain import stores.
+/// Note on rules imported without --trust.
 const NOT_IN_EFFECT: &str = "not in effect; import again with --trust to activate them";
 
 /// Imports and prints the report.
 ///
 /// # Errors
 ///
-/// [`CliError::Source`] and [`CliError::Import`]; [`CliError::Refused`] if a tool wants to trust.
+/// [`CliError::Source`] and [`CliError::Import`]; [`CliError::Refused`] if a tool uses --trust.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<ProgramExit, CliError> {
     if args.trust {
         require_person(app)?;
@@ -64,11 +64,11 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<Progra
         ui.print_note(&format!("importing {}", text::sanitize_line(&plan.describe())));
     }
     let bar = ui.progress_bar("{bar:30} {pos}/{len} {msg} ({eta})");
-    let mut counts: BTreeMap<RecordKind, (u64, u64)> = BTreeMap::new();
+    let mut progress_by_kind: BTreeMap<RecordKind, (u64, u64)> = BTreeMap::new();
     let done = plan.run(&store, &ctx, &mut |progress: ImportProgress| {
-        counts.insert(progress.kind, (progress.done, progress.total));
-        bar.set_length(counts.values().map(|count| count.1).sum());
-        bar.set_position(counts.values().map(|count| count.0).sum());
+        progress_by_kind.insert(progress.kind, (progress.done, progress.total));
+        bar.set_length(progress_by_kind.values().map(|count| count.1).sum());
+        bar.set_position(progress_by_kind.values().map(|count| count.0).sum());
         bar.set_message(progress.kind.name());
     });
     bar.finish_and_clear();
@@ -97,24 +97,24 @@ fn print_report(ui: &mut Ui, report: &ImportReport, full: bool) -> Result<(), Cl
         ("ORPHANED", ColumnKind::Number),
         ("REJECTED", ColumnKind::Number),
     ]);
-    for (kind, tally) in &report.kinds {
+    for (kind, counts) in &report.kinds {
         grid.add_row(&[
             kind.name().to_owned(),
-            number_format::format_count(tally.found),
-            number_format::format_count(tally.imported),
-            number_format::format_count(tally.unchanged),
-            number_format::format_count(tally.orphaned),
-            number_format::format_count(tally.rejected_count),
+            number_format::format_count(counts.found),
+            number_format::format_count(counts.imported),
+            number_format::format_count(counts.unchanged),
+            number_format::format_count(counts.orphaned),
+            number_format::format_count(counts.rejected_count),
         ]);
     }
     if report.kinds.is_empty() {
-        ui.print_note("nothing to import was found");
+        ui.print_note("nothing to import");
     } else {
         ui.print_table(&grid)?;
     }
-    for (kind, tally) in &report.kinds {
-        print_skipped(ui, *kind, "rejected", (&tally.rejected, tally.rejected_count), full);
-        print_skipped(ui, *kind, "orphaned", (&tally.orphans, tally.orphaned), full);
+    for (kind, counts) in &report.kinds {
+        print_skipped(ui, *kind, "rejected", (&counts.rejected, counts.rejected_count), full);
+        print_skipped(ui, *kind, "orphaned", (&counts.orphans, counts.orphaned), full);
     }
     print_rules(ui, &report.untrusted, NOT_IN_EFFECT, full);
     print_rules(ui, &report.trusted, "now in effect", full);
@@ -128,7 +128,7 @@ fn print_report(ui: &mut Ui, report: &ImportReport, full: bool) -> Result<(), Cl
     Ok(())
 }
 
-/// Says what was not imported, and why.
+/// Lists records that were not imported, with reasons.
 fn print_skipped(
     ui: &mut Ui,
     kind: RecordKind,
@@ -147,7 +147,7 @@ fn print_skipped(
     print_remaining_count(ui, count, (shown, skipped.len()), what);
 }
 
-/// Says what the source carries about permissions, and what became of it.
+/// Reports the permission rules of the source and whether they are active.
 fn print_rules(ui: &mut Ui, carried: &ImportedRules, outcome: &str, full: bool) {
     if carried.is_empty() {
         return;
@@ -158,7 +158,7 @@ fn print_rules(ui: &mut Ui, carried: &ImportedRules, outcome: &str, full: bool) 
     let counts: Vec<String> = counts
         .into_iter()
         .filter(|(count, _)| *count > 0)
-        .map(|(count, what)| format!("{count} {what}{}", if count == 1 { "" } else { "s" }))
+        .map(|(count, what)| number_format::format_counted(count, what))
         .collect();
     ui.print_note(&format!(
         "{} {} {outcome}",
@@ -173,7 +173,7 @@ fn print_rules(ui: &mut Ui, carried: &ImportedRules, outcome: &str, full: bool) 
     print_remaining_count(ui, rules + approvals + commands, (shown, listed.len()), "rules");
 }
 
-/// Says how many more there are than were shown; `listed` is how many the report names.
+/// Prints how many more there are; `listed` is how many the report contains.
 fn print_remaining_count(ui: &mut Ui, count: u64, (shown, listed): (usize, usize), what: &str) {
     let more = count.saturating_sub(shown as u64);
     if more > 0 {

@@ -14,42 +14,41 @@ use crate::session_lookup;
 use crate::text;
 use crate::ui::Ui;
 
-/// Go to any point a session has been at, back or forth
+/// Go to an earlier or later point of a session
 ///
-/// POINT is a checkpoint's name, a turn (after it; `before:TURN` for the moment before it) or an
-/// operation, as `turnstone log --all` shows them, on a line that a later prompt left behind too.
-/// What turns did after the point is taken back, what they had done then is brought back; what
-/// people did stays, as with `undo`. Everything that is overwritten is kept first.
+/// POINT is a checkpoint, a turn (its end; `before:TURN` is its start) or an operation, as shown by
+/// `turnstone log --all`, also on an abandoned branch. Turns after the point are undone, and turns
+/// before it are redone. Your own changes stay, as with `undo`. All overwritten content is saved first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone jump before:trn_0197c2 --dry-run\n  \
                         turnstone jump \"before the rewrite\" --files")]
 pub(crate) struct JumpArgs {
-    /// Where to: a checkpoint, a turn, `before:TURN`, or an operation
+    /// Checkpoint, turn, `before:TURN` or operation
     #[arg(value_name = "POINT")]
     point: String,
 
-    /// Only files; the conversation stays where it is
+    /// Change only files, not the conversation
     #[arg(long, conflicts_with = "conversation")]
     files: bool,
 
-    /// Only the conversation; files stay as they are
+    /// Change only the conversation, not the files
     #[arg(long)]
     conversation: bool,
 
-    /// Print what would change, and stop
+    /// Show what would change and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// The session [default: the newest of this directory]
+    /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(long, value_name = "ID")]
     session: Option<IdPrefix>,
 }
 
-/// Goes there.
+/// Jumps to a point.
 ///
 /// # Errors
 ///
-/// There is no such point, the session is busy, or a fact could not be obtained.
+/// There is no such point, the session is busy, or recorded data cannot be read.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &JumpArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
@@ -72,12 +71,12 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &JumpArgs) -> Result<ProgramE
     let exit = print_operation(ui, &shown, &hints)?;
     print_head_position(ui, &plan, args.dry_run);
     if let Some(turn) = newest.filter(|_| !args.dry_run) {
-        ui.print_hint(&format!("`turnstone jump {turn}` goes to the end of the newest turn"));
+        ui.print_hint(&format!("`turnstone jump {turn}` returns to the newest turn"));
     }
     Ok(exit)
 }
 
-/// The newest turn that was not left behind, if it is not the one the jump goes to.
+/// The newest turn of the current branch, unless it is the target of the jump.
 fn newest_turn(
     engine: &Engine,
     ctx: &Context,
@@ -89,9 +88,9 @@ fn newest_turn(
     Ok(newest.filter(|_| is_back).map(|turn| turn.id.to_string()))
 }
 
-/// Says where the conversation stands.
+/// Prints the new position in the conversation.
 fn print_head_position(ui: &mut Ui, plan: &UndoPlan, dry_run: bool) {
-    let verb = if dry_run { "would stand" } else { "stands" };
+    let verb = if dry_run { "would be" } else { "is now" };
     match &plan.head {
         HeadMove::Stay => {}
         HeadMove::Tip => ui.print_note(&format!("the conversation {verb} at its end")),
@@ -101,6 +100,6 @@ fn print_head_position(ui: &mut Ui, plan: &UndoPlan, dry_run: bool) {
         }
     }
     if plan.switch.is_some() {
-        ui.print_note(&format!("it {verb} on the line that a later prompt had left behind"));
+        ui.print_note(&format!("it {verb} on a branch that a later prompt had abandoned"));
     }
 }

@@ -1,8 +1,7 @@
-//! `turnstone man`: generated from the same definitions as the help.
+//! `turnstone man`: pages generated from the definitions of the help.
 
 use std::path::{Path, PathBuf};
 
-use clap::CommandFactory;
 use clap_mangen::Man;
 
 use crate::args::Cli;
@@ -17,7 +16,7 @@ use crate::ui::Ui;
     after_help = "Examples:\n  turnstone man | man -l -\n  turnstone man ~/.local/share/man/man1"
 )]
 pub(crate) struct ManArgs {
-    /// Where to write a page for every command [default: print the main page]
+    /// Directory to write a page for every command to [default: print the main page]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
 }
@@ -29,15 +28,15 @@ pub(crate) struct ManArgs {
 /// [`CliError::File`] if a page cannot be written.
 pub(crate) fn run(ui: &mut Ui, args: &ManArgs) -> Result<ProgramExit, CliError> {
     let Some(directory) = &args.directory else {
-        ui.print_bytes(&render_page(Cli::command())?)?;
+        ui.print_bytes(&render_page(Cli::definition())?)?;
         return Ok(ProgramExit::Ok);
     };
     let file = |source| CliError::File { what: "cannot write the man pages".to_owned(), source };
     turnstone_process::with_user_mask(|| fs_err::create_dir_all(directory)).map_err(file)?;
-    let mut command = Cli::command();
+    let mut command = Cli::definition();
     command.build();
     let write = || write_pages(&command, "turnstone", directory);
-    // Manual pages are for every user.
+    // Man pages are readable by all users.
     let written = turnstone_process::with_user_mask(write)?;
     ui.print_note(&format!(
         "wrote {} to {}",

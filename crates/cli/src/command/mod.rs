@@ -1,4 +1,4 @@
-//! The commands, one module each: its flags, its one call, its words.
+//! The commands, one module each: flags, one call, output.
 
 pub(crate) mod checkpoint;
 pub(crate) mod completions;

@@ -1,4 +1,4 @@
-//! `turnstone permission`: what tools may do, why, and what is taken back.
+//! `turnstone permission`: lists, explains, answers, sets and revokes permissions.
 
 use serde_json::json;
 use turnstone_core::model::{PermissionAsk, PermissionReply, RequestBody, RequestId, UserRequest};
@@ -15,12 +15,13 @@ use crate::app::CliApp;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
+use crate::number_format;
 use crate::project_flag;
 use crate::project_location::ProjectLocation;
 use crate::text;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// What tools may do.
+/// Subcommands of `permission`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum PermissionCommand {
     /// List the permanent approvals of a project
@@ -58,7 +59,7 @@ pub(crate) enum PermissionCommand {
         #[arg(long, value_name = "ID")]
         session: Option<IdPrefix>,
     },
-    /// List the requests that wait for an answer
+    /// List pending permission requests
     #[command(after_help = "Example:\n  turnstone permission pending")]
     Pending,
     /// Answer a permission request
@@ -116,7 +117,7 @@ fn action(word: &str) -> Result<RuleAction, String> {
     RuleAction::parse(word).ok_or_else(|| "use allow, deny or ask".to_owned())
 }
 
-/// Lists, explains or takes back.
+/// Runs a subcommand.
 ///
 /// # Errors
 ///
@@ -175,7 +176,8 @@ fn list(ui: &mut Ui, app: &CliApp, project: Option<&IdPrefix>) -> Result<Program
     let imported = here.map_or(0, |it| it.imported_approvals.len() + it.imported_permission.len());
     if imported > 0 && !ui.wants_json() {
         ui.print_note(&format!(
-            "{imported} imported rules are not in effect; `turnstone import --trust SOURCE` activates them"
+            "{} not in effect; `turnstone import --trust SOURCE` activates imported rules",
+            number_format::format_counted(imported, "imported rule")
         ));
     }
     Ok(ProgramExit::Ok)
@@ -191,18 +193,19 @@ fn revoke(
     let (store, ctx) = (app.open_store()?, app.context());
     let project = project_flag::resolve_project_or_current(app, &store, &ctx, project)?;
     let rule = PermissionRule::new(permission, pattern, RuleAction::Allow);
-    let taken = store.write(&ctx, move |tx| tx.projects().withdraw_rule(&project, &rule)).wait()?;
-    if taken == WriteOutcome::No {
+    let outcome =
+        store.write(&ctx, move |tx| tx.projects().withdraw_rule(&project, &rule)).wait()?;
+    if outcome == WriteOutcome::No {
         return Err(CliError::Refused {
             what: format!("{permission} {pattern:?} has no permanent approval in this project"),
             hint: Some("`turnstone permission list` shows the approvals".to_owned()),
         });
     }
-    let words = text::sanitize_line(&format!("{permission} {pattern:?}"));
+    let label = text::sanitize_line(&format!("{permission} {pattern:?}"));
     if ui.wants_json() {
         ui.print_json(&json!({ "permission": permission, "pattern": pattern, "revoked": true }))?;
     } else {
-        ui.print_note(&format!("revoked the approval of {words}; the other rules apply again"));
+        ui.print_note(&format!("revoked the approval of {label}"));
     }
     Ok(ProgramExit::Ok)
 }
@@ -227,62 +230,62 @@ fn explain(
     if let Some(gate) = GatedOperation::parse(permission) {
         return explain_gate(ui, &rules, gate, pattern);
     }
-    let told = without_secrets(rules.explain(permission, pattern));
+    let decision = without_secrets(rules.explain(permission, pattern));
     let each = rules.explain_each(permission, pattern);
     let each: Vec<RuleExplanation> = each.into_iter().map(without_secrets).collect();
     if ui.wants_json() {
-        let mut value = json!(told);
+        let mut value = json!(decision);
         value["layers"] = json!(each);
         ui.print_json(&value)?;
         return Ok(ProgramExit::Ok);
     }
-    ui.print_line(&explanation_line(&told))?;
-    for other in each.iter().rev().filter(|other| **other != told) {
-        ui.print_line(&format!("  over {}", explanation_line(other)))?;
+    ui.print_line(&explanation_line(&decision))?;
+    for other in each.iter().rev().filter(|other| **other != decision) {
+        ui.print_line(&format!("  overrides {}", explanation_line(other)))?;
     }
     Ok(ProgramExit::Ok)
 }
 
-/// Who may pass a gate unasked.
+/// Explains a gated operation for the user and for a tool.
 fn explain_gate(
     ui: &mut Ui,
     rules: &EffectiveRules,
     gate: GatedOperation,
     pattern: &str,
 ) -> Result<ProgramExit, CliError> {
-    let told = |caller| without_secrets(decide_gate(gate, pattern, caller, &rules.layers()));
-    let (you, tool) = (told(GateCaller::Person), told(GateCaller::Model));
+    let decide = |caller| without_secrets(decide_gate(gate, pattern, caller, &rules.layers()));
+    let (you, tool) = (decide(GateCaller::Person), decide(GateCaller::Model));
     if ui.wants_json() {
         let mut value = json!(you);
         value["tool"] = json!(tool);
         ui.print_json(&value)?;
         return Ok(ProgramExit::Ok);
     }
-    ui.print_line(&explanation_line(&you))?;
-    ui.print_line(&format!("  for a tool {}", explanation_line(&tool)))?;
+    ui.print_line(&format!("you     {}", explanation_line(&you)))?;
+    ui.print_line(&format!("a tool  {}", explanation_line(&tool)))?;
     Ok(ProgramExit::Ok)
 }
 
-/// Patterns come from configuration files, and people write tokens into them.
-fn without_secrets(mut told: RuleExplanation) -> RuleExplanation {
-    if let Some(rule) = &mut told.rule {
+/// Redacts the pattern: configuration files may contain tokens.
+fn without_secrets(mut explanation: RuleExplanation) -> RuleExplanation {
+    if let Some(rule) = &mut explanation.rule {
         rule.pattern = redact_text(&rule.pattern);
     }
-    told
+    explanation
 }
 
-fn explanation_line(told: &RuleExplanation) -> String {
-    let line = match (&told.rule, told.source) {
+fn explanation_line(decision: &RuleExplanation) -> String {
+    let line = match (&decision.rule, decision.source) {
         (Some(rule), Some(source)) => format!(
-            "{}: {} {:?}, rule {} of: {}{}",
-            told.action.as_str(),
+            "{}: {} {:?}, rule {} of {}{}",
+            decision.action.as_str(),
             rule.permission,
             rule.pattern,
-            told.index.unwrap_or_default() + 1,
+            decision.index.unwrap_or_default() + 1,
             source.as_str(),
-            if told.is_final { " (final)" } else { "" },
+            if decision.is_final { " (final)" } else { "" },
         ),
-        _ => format!("{}: no rule matches", told.action.as_str()),
+        _ => format!("{}: no rule matches", decision.action.as_str()),
     };
     text::sanitize_line(&line)
 }
@@ -295,7 +298,7 @@ fn pending(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     if ui.wants_json() {
         ui.print_json(&json!(waiting.iter().map(|(request, _)| request).collect::<Vec<_>>()))?;
     } else if waiting.is_empty() {
-        ui.print_note("no requests are pending");
+        ui.print_note("no pending requests");
     } else {
         let mut grid = TextTable::new(&[
             ("ID", ColumnKind::Text),
@@ -312,7 +315,7 @@ fn pending(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     Ok(ProgramExit::Ok)
 }
 
-/// A request for a permission.
+/// The request, if it asks for a permission.
 fn permission_request(request: UserRequest) -> Option<(UserRequest, PermissionAsk)> {
     match &request.body {
         RequestBody::Permission(ask) => {
@@ -338,14 +341,14 @@ fn reply(
         waiting.filter(|(request, _)| request.id.as_str().starts_with(typed.as_str())).collect();
     let refused = |what: String| CliError::Refused {
         what,
-        hint: Some("`turnstone permission pending` lists the open requests".to_owned()),
+        hint: Some("`turnstone permission pending` lists the pending requests".to_owned()),
     };
     let [(request, _)] = found.as_slice() else {
-        let count = if found.is_empty() { "no request" } else { "more than one request" };
-        return Err(refused(format!("{count} that waits begins with {}", typed.as_str())));
+        let count = if found.is_empty() { "no pending request" } else { "more than one request" };
+        return Err(refused(format!("{count} matches \"{}\"", typed.as_str())));
     };
     let RequestId::Permission(id) = &request.id else {
-        return Err(refused(format!("{} is no request for a permission", request.id)));
+        return Err(refused(format!("{} is not a permission request", request.id)));
     };
     let answer = match answer {
         PermissionAnswer::Once => PermissionReply::Once,
@@ -397,10 +400,10 @@ fn unset(
     require_person(app)?;
     let (engine, ctx) = (app.open_engine()?, app.context());
     let project = project_flag::resolve_project_or_current(app, engine.store(), &ctx, project)?;
-    let words = format!("{} {:?}", rule.permission, rule.pattern);
+    let label = format!("{} {:?}", rule.permission, rule.pattern);
     if !engine.permissions().rules().unset(&ctx, &project, rule)? {
         return Err(CliError::Refused {
-            what: format!("this project has no stored rule for {words}"),
+            what: format!("this project has no stored rule for {label}"),
             hint: Some(
                 "`turnstone permission explain` shows the rules and their sources".to_owned(),
             ),
@@ -411,12 +414,12 @@ fn unset(
             &json!({ "permission": rule.permission, "pattern": rule.pattern, "removed": true }),
         )?;
     } else {
-        ui.print_note(&text::sanitize_line(&format!("removed the rule for {words}")));
+        ui.print_note(&text::sanitize_line(&format!("removed the rule for {label}")));
     }
     Ok(ProgramExit::Ok)
 }
 
-/// Rules and answers are given by people: a tool could open its own gate with them (R37).
+/// Only people set rules and answer requests: a tool could otherwise grant itself anything (R37).
 pub(crate) fn require_person(app: &CliApp) -> Result<(), CliError> {
     match app.role() {
         CallerRole::Person => Ok(()),

@@ -14,7 +14,7 @@ use crate::id_prefix::IdPrefix;
 use crate::number_format;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// What to do with projects.
+/// Subcommands of `project`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum ProjectCommand {
     List(ProjectListArgs),
@@ -22,55 +22,55 @@ pub(crate) enum ProjectCommand {
     Remove(ProjectRemoveArgs),
 }
 
-/// List the projects, and where they are
+/// List projects and their directories
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone project list")]
 pub(crate) struct ProjectListArgs {}
 
-/// Say that a directory belongs to a project
+/// Link a directory to a project, for example after moving it
 ///
-/// If the project's own directory is gone, this is its new place, and its sessions move along;
-/// otherwise it is a further one. Sessions that were begun there come to the project.
+/// If the project's directory no longer exists, DIR replaces it and its sessions follow; otherwise DIR
+/// is added as another directory of the project. Sessions started in DIR become part of the project.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone project relink 4b825dc6 ~/work/app")]
 pub(crate) struct RelinkArgs {
-    /// The project: its id, or a beginning no other id has
+    /// Project ID or unique prefix
     #[arg(value_name = "ID")]
     project: IdPrefix,
 
-    /// The directory; without it, the current one
+    /// Directory to link [default: the current directory]
     #[arg(value_name = "DIR")]
     directory: Option<PathBuf>,
 }
 
-/// Forget a project: its sessions, its snapshots and the worktrees turnstone made for it
+/// Delete a project's sessions, snapshots and the worktrees Turnstone created for it
 ///
-/// The project's own directories are never touched. This cannot be undone.
+/// The project's own directories do not change. This cannot be undone.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone project remove 4b825dc6 --dry-run")]
 pub(crate) struct ProjectRemoveArgs {
-    /// The project: its id, or a beginning no other id has
+    /// Project ID or unique prefix
     #[arg(value_name = "ID")]
     project: IdPrefix,
 
-    /// Print what would go, and stop
+    /// Show what would be deleted and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// Worktrees too that hold work which exists nowhere else
+    /// Also delete worktrees with uncommitted or unpushed work
     #[arg(long)]
     force: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 ///
 /// # Errors
 ///
-/// What it answers.
+/// The error of the subcommand.
 pub(crate) fn run(
     ui: &mut Ui,
     app: &CliApp,
@@ -100,18 +100,18 @@ fn list(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
         let note = match (it.exists, sandboxes.len()) {
             (false, _) => "gone".to_owned(),
             (true, 0) => String::new(),
-            (true, more) => format!("+ {more} more"),
+            (true, more) => format!("and {more} more"),
         };
         grid.add_row(&[id.to_string(), it.sessions.to_string(), worktree.clone(), note]);
     }
     ui.print_table(&grid)?;
     if listed.iter().any(|it| !it.exists) {
-        ui.print_hint("`turnstone project relink ID DIR` tells where a project went");
+        ui.print_hint("if a project has moved, run `turnstone project relink ID DIR`");
     }
     Ok(ProgramExit::Ok)
 }
 
-/// The project that was named.
+/// Resolves a project.
 fn resolve_project(app: &CliApp, engine: &Engine, prefix: &IdPrefix) -> Result<Project, CliError> {
     let listed = engine.projects().list(&app.context())?;
     let projects: Vec<Project> = listed.into_iter().map(|it| it.project).collect();
@@ -131,16 +131,17 @@ fn relink(ui: &mut Ui, app: &CliApp, args: &RelinkArgs) -> Result<ProgramExit, C
     }
     if let Some(from) = &done.moved_from {
         ui.print_note(&format!(
-            "{} has moved from {from} to {}",
+            "project {} moved from {from} to {}",
             project.id, done.project.worktree
         ));
     }
     if let Some(from) = &done.taken_from {
-        ui.print_note(&format!("it belonged to project {from} before"));
+        ui.print_note(&format!("the directory belonged to project {from} before"));
     }
     ui.print_note(&format!(
-        "{} moved along",
-        number_format::format_counted(done.sessions.len(), "session")
+        "{} moved to project {}",
+        number_format::format_counted(done.sessions.len(), "session"),
+        project.id
     ));
     Ok(ProgramExit::Ok)
 }
@@ -158,7 +159,7 @@ fn remove(ui: &mut Ui, app: &CliApp, args: &ProjectRemoveArgs) -> Result<Program
         for line in plan_lines(&plan) {
             ui.print_note(&line);
         }
-        if !ui.confirm(&format!("Remove project {} for good?", project.id))? {
+        if !ui.confirm(&format!("Permanently remove project {}?", project.id))? {
             return Err(CliError::NotConfirmed);
         }
     }
@@ -166,13 +167,13 @@ fn remove(ui: &mut Ui, app: &CliApp, args: &ProjectRemoveArgs) -> Result<Program
         .projects()
         .remove(&ctx, &project.id, args.force)
         .map_err(worktree::worktree_error)?;
-    // The rows go now; if this is cut off, the next upkeep finishes it.
+    // Purge the rows now; if this is interrupted, the next maintenance finishes it.
     while !engine.store().maintenance().purge_deleted(&ctx, 64)? {}
     if ui.wants_json() {
         print_plan(ui, &done.removal)?;
     }
     for (store, who) in &done.kept {
-        ui.print_note(&format!("snapshot store {store} stays: it is in use ({who})"));
+        ui.print_note(&format!("snapshot store {store} was kept: in use by {who}"));
     }
     ui.print_note(&format!("removed project {}", project.id));
     Ok(ProgramExit::Ok)

@@ -1,4 +1,4 @@
-//! `turnstone search`: words in everything that was said and done.
+//! `turnstone search`: full-text search over all sessions.
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use serde_json::{Value, json};
@@ -8,59 +8,60 @@ use crate::app::CliApp;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
+use crate::number_format;
 use crate::project_flag;
 use crate::text;
 use crate::time_format;
 use crate::ui::{DIM_STYLE, HEADING_STYLE, ID_STYLE, MATCH_STYLE, Ui, apply_style};
 
-/// Search titles, messages, reasoning, tools and changed paths
+/// Search titles, messages, reasoning, tool calls and changed paths
 ///
-/// All words must occur. Quotes keep words together, a star at the end of a word stands for any
-/// ending: `turnstone search '"summer time" tid*'`.
+/// All words must match. Use quotes for a phrase and * at the end of a word for a prefix:
+/// `turnstone search '"summer time" tid*'`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone search tide table\n  \
                         turnstone search --project --kind tool 'cargo test'")]
 pub(crate) struct SearchArgs {
-    /// What to look for
+    /// Words to search for
     #[arg(required = true)]
     words: Vec<String>,
 
-    /// Only in the project you are in, or in the one with this id
+    /// Search only the current project, or the project with this ID
     #[arg(long, value_name = "ID", num_args = 0..=1, require_equals = true)]
     project: Option<Option<IdPrefix>>,
 
-    /// Only in this session
+    /// Search only this session
     #[arg(long, value_name = "ID")]
     session: Option<IdPrefix>,
 
-    /// Only in this kind of text; may be repeated
+    /// Search only this kind of text; can be repeated
     #[arg(long, short, value_name = "KIND", value_parser = kinds())]
     kind: Vec<SearchKind>,
 
-    /// In archived sessions too
+    /// Include archived sessions
     #[arg(long)]
     archived: bool,
 
-    /// At most this many
+    /// Maximum number of results
     #[arg(long, short = 'n', value_name = "N", default_value_t = 20)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..=200))]
     limit: u32,
 
-    /// Go on where an earlier search ended
+    /// Continue from the cursor of a previous search
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
 
 fn kinds() -> impl TypedValueParser<Value = SearchKind> {
     PossibleValuesParser::new(SearchKind::ALL.map(SearchKind::name))
-        .try_map(|name| SearchKind::parse(&name).ok_or("no such kind"))
+        .try_map(|name| SearchKind::parse(&name).ok_or("unknown kind"))
 }
 
-/// Prints what was found.
+/// Prints the matches.
 ///
 /// # Errors
 ///
-/// What the store answers.
+/// The error of the store.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &SearchArgs) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
     let mut query = SearchQuery::new(args.words.join(" "));
@@ -131,14 +132,14 @@ fn print_hits(ui: &mut Ui, app: &CliApp, page: &SearchPage) -> Result<(), CliErr
     Ok(())
 }
 
-/// The snippet with its matches marked, cut so that the first match stays in sight.
+/// The snippet with highlighted matches, truncated so that the first match stays visible.
 fn highlight_matches(snippet: &Snippet, room: Option<usize>) -> String {
     let text = &snippet.text;
     let first = snippet.matches.first().map_or(0, |range| range.start);
     let room = room.unwrap_or(usize::MAX);
     let (mut start, mut lead) = (0, "");
     if text::display_width(text) > room {
-        // A third of the room for what comes before.
+        // A third of the width for the text before the match.
         let early = text[..first].char_indices().rev().nth(room / 3).map(|(at, _)| at);
         if let Some(at) = early {
             (start, lead) = (at, "…");
@@ -162,19 +163,20 @@ fn highlight_matches(snippet: &Snippet, room: Option<usize>) -> String {
     line
 }
 
-/// Says what is not on the page, and how to see it.
+/// Reports what is not on this page.
 fn print_remaining(ui: &mut Ui, args: &SearchArgs, page: &SearchPage) {
     if page.hits.is_empty() {
         let words = text::sanitize_line(&args.words.join(" "));
-        ui.print_note(&format!("nothing found for {words}"));
+        ui.print_note(&format!("no matches for {words}"));
     }
     if page.capped {
-        ui.print_dim_note("there are very many matches: only the newest were ranked, add a word");
+        ui.print_dim_note("too many matches: only the newest were ranked; add a word");
     }
     if page.behind > 0 {
-        ui.print_dim_note(&format!("the newest {} events are not indexed yet", page.behind));
+        let events = number_format::format_counted(page.behind, "event");
+        ui.print_dim_note(&format!("not indexed yet: the newest {events}"));
     }
     if let Some(cursor) = &page.next {
-        ui.print_hint(&format!("there is more: repeat with `--cursor {cursor}`"));
+        ui.print_hint(&format!("for more results, add `--cursor {cursor}`"));
     }
 }

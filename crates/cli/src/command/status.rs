@@ -14,17 +14,18 @@ use crate::app::CliApp;
 use crate::command::snapshot::open_existing_store;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
+use crate::number_format;
 use crate::project_location::ProjectLocation;
 use crate::session_lookup;
 use crate::text;
 use crate::ui::{HEADING_STYLE, ID_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style};
 
-/// Say where you are: project, session, what runs, whether undo works
+/// Show project, session, running commands and whether undo works here
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone status --json")]
 pub(crate) struct StatusArgs {}
 
-/// What there is to say.
+/// Everything `status` prints.
 struct StatusReport {
     directory: String,
     project: Option<Project>,
@@ -32,22 +33,22 @@ struct StatusReport {
     session: Option<Session>,
     running: Option<TurnId>,
     head: Option<SessionHead>,
-    /// Sessions with a command in this root right now.
+    /// Sessions with a running command in this root.
     running_sessions: Vec<String>,
 }
 
-/// Whether files are captured here.
+/// Whether undo works here.
 struct UndoAvailability {
     root: String,
-    /// Why not, if they are not.
+    /// Why undo is not available.
     refused: Option<String>,
-    /// Who keeps the store, if somebody does.
+    /// The process that owns the store, if another one does.
     store_owner: Option<String>,
-    /// The store's name.
+    /// ID of the store.
     store: Option<String>,
 }
 
-/// Prints it.
+/// Prints the status.
 ///
 /// # Errors
 ///
@@ -55,11 +56,11 @@ struct UndoAvailability {
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, _: &StatusArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
-    let standing = collect_status(app, &engine, &ctx)?;
+    let report = collect_status(app, &engine, &ctx)?;
     if ui.wants_json() {
-        ui.print_json(&status_json(&standing))?;
+        ui.print_json(&status_json(&report))?;
     } else {
-        print_status(ui, &standing)?;
+        print_status(ui, &report)?;
     }
     Ok(ProgramExit::Ok)
 }
@@ -95,7 +96,7 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
     })?)
 }
 
-/// Looks without making a store.
+/// Checks without creating a store.
 fn check_undo_availability(app: &CliApp, directory: &Path) -> UndoAvailability {
     let here = || directory.to_string_lossy().into_owned();
     match open_existing_store(app, directory) {
@@ -117,7 +118,7 @@ fn check_undo_availability(app: &CliApp, directory: &Path) -> UndoAvailability {
     }
 }
 
-fn status_json(standing: &StatusReport) -> Value {
+fn status_json(report: &StatusReport) -> Value {
     let StatusReport {
         directory,
         project,
@@ -126,7 +127,7 @@ fn status_json(standing: &StatusReport) -> Value {
         running,
         head,
         running_sessions: at_work,
-    } = standing;
+    } = report;
     json!({
         "directory": directory,
         "project": project.as_ref().map(|project| json!({
@@ -145,56 +146,56 @@ fn status_json(standing: &StatusReport) -> Value {
     })
 }
 
-fn print_status(ui: &mut Ui, standing: &StatusReport) -> Result<(), CliError> {
-    let mut row = |name: &str, words: String| {
-        ui.print_line(&format!("{}  {words}", apply_style(HEADING_STYLE, format!("{name:<8}"))))
+fn print_status(ui: &mut Ui, report: &StatusReport) -> Result<(), CliError> {
+    let mut row = |name: &str, value: String| {
+        ui.print_line(&format!("{}  {value}", apply_style(HEADING_STYLE, format!("{name:<8}"))))
     };
-    let project = match &standing.project {
+    let project = match &report.project {
         Some(project) => {
             let name = project.name.as_deref().map(text::sanitize_line);
             format!("{}  {}", apply_style(ID_STYLE, &project.id), name.unwrap_or_default())
         }
-        None => "none yet; the first `turnstone exec` here makes it".to_owned(),
+        None => "none yet; the first `turnstone exec` creates it".to_owned(),
     };
     row("project", project.trim_end().to_owned())?;
-    row("root", text::sanitize_line(&standing.undo.root))?;
-    let undo = match (&standing.undo.refused, &standing.undo.store) {
+    row("root", text::sanitize_line(&report.undo.root))?;
+    let undo = match (&report.undo.refused, &report.undo.store) {
         (Some(why), _) => {
-            apply_style(WARNING_STYLE, format!("no undo here: {}", text::sanitize_line(why)))
+            apply_style(WARNING_STYLE, format!("not available: {}", text::sanitize_line(why)))
         }
-        (None, None) => "works; nothing is captured yet".to_owned(),
-        (None, Some(_)) => apply_style(SUCCESS_STYLE, "works"),
+        (None, None) => "available; nothing captured yet".to_owned(),
+        (None, Some(_)) => apply_style(SUCCESS_STYLE, "available"),
     };
     row("undo", undo)?;
-    let journal = match &standing.undo.store_owner {
-        Some(keeper) => format!("with whoever keeps the store: {}", text::sanitize_line(keeper)),
-        None => {
-            "off: captures look at every file (`turnstone snapshot watch` keeps one)".to_owned()
-        }
-    };
-    row("journal", journal)?;
-    let Some(session) = &standing.session else {
+    match &report.undo.store_owner {
+        Some(owner) => row("store", format!("held by {}", text::sanitize_line(owner)))?,
+        None => row(
+            "watcher",
+            "off; captures scan all files (`turnstone snapshot watch` speeds them up)".to_owned(),
+        )?,
+    }
+    let Some(session) = &report.session else {
         return row("session", "none yet".to_owned());
     };
     let title = text::sanitize_line(&session.title);
     row("session", format!("{}  {title}", apply_style(ID_STYLE, &session.id)))?;
     if let Some(summary) = &session.summary {
-        let figures =
-            format!("+{} -{} in {} files", summary.additions, summary.deletions, summary.files);
+        let files = number_format::format_counted(summary.files.as_i64().unwrap_or(0), "file");
+        let figures = format!("+{} -{} in {files}", summary.additions, summary.deletions);
         row("changed", figures)?;
     }
-    let turn = match &standing.running {
-        Some(turn) => apply_style(WARNING_STYLE, format!("running {turn}")),
-        None => "none is running".to_owned(),
+    let turn = match &report.running {
+        Some(turn) => apply_style(WARNING_STYLE, format!("{turn} is running")),
+        None => "none running".to_owned(),
     };
     row("turn", turn)?;
-    let head = match &standing.head {
-        Some(head) => format!("before {}; `turnstone redo` goes forward", head.message),
-        None => "at the end".to_owned(),
+    let head = match &report.head {
+        Some(head) => format!("before {}; `turnstone redo` moves forward", head.message),
+        None => "end of the conversation".to_owned(),
     };
-    row("head", head)?;
-    for session in &standing.running_sessions {
-        row("at work", format!("{session} has a command running in these files"))?;
+    row("position", head)?;
+    for session in &report.running_sessions {
+        row("running", format!("session {session} runs a command in this directory"))?;
     }
     Ok(())
 }

@@ -28,7 +28,7 @@ pub(crate) struct TodoArgs {
     session: Option<IdPrefix>,
 }
 
-/// What to do with the list.
+/// Subcommands of `todo`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum TodoCommand {
     /// Show the to-do list
@@ -54,7 +54,7 @@ pub(crate) enum TodoCommand {
 ///
 /// # Errors
 ///
-/// [`CliError::Refused`] for a number that is not on the list.
+/// [`CliError::Refused`] if the list has no such entry.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
     let id = match find_session_or_newest(app, &store, &ctx, args.session.as_ref())? {
@@ -72,7 +72,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramE
         None => todos,
         Some(wanted) => {
             let (name, written) = (id.clone(), wanted.clone());
-            // Somebody who changed the list meanwhile is not written over.
+            // Fails if another process has changed the session since it was read.
             let write = store.write(&ctx.with_expected_seq(seq), move |tx| {
                 tx.sessions().set_todos(&name, &written)
             });
@@ -84,11 +84,11 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramE
     Ok(ProgramExit::Ok)
 }
 
-/// The session of the flag, or the newest one of this directory.
+/// The given session, or the newest of this directory.
 ///
 /// # Errors
 ///
-/// What [`IdPrefix::resolve_session`] answers.
+/// As [`IdPrefix::resolve_session`].
 pub(super) fn find_session_or_newest(
     app: &CliApp,
     store: &Store,
@@ -103,12 +103,12 @@ pub(super) fn find_session_or_newest(
 
 pub(super) fn no_session_error() -> CliError {
     CliError::Refused {
-        what: "there is no session in this directory".to_owned(),
-        hint: Some("turnstone session list --all".to_owned()),
+        what: "no session in this directory".to_owned(),
+        hint: Some("`turnstone session list --all` lists all sessions".to_owned()),
     }
 }
 
-/// The new list; an entry of the same words keeps its state.
+/// The new list; an entry with the same text keeps its state.
 fn replace_entries(before: &[Todo], texts: &[String]) -> Vec<Todo> {
     let entry = |text: &String| {
         let known = before.iter().find(|todo| todo.content == *text).cloned();
@@ -127,8 +127,8 @@ fn complete_entries(mut todos: Vec<Todo>, numbers: &[u32]) -> Result<Vec<Todo>, 
         let at = usize::try_from(*number).ok().and_then(|number| number.checked_sub(1));
         let Some(todo) = at.and_then(|at| todos.get_mut(at)) else {
             return Err(CliError::Refused {
-                what: format!("there is no entry {number} on the list"),
-                hint: Some("turnstone todo list".to_owned()),
+                what: format!("the to-do list has no entry {number}"),
+                hint: Some("`turnstone todo list` shows the entries".to_owned()),
             });
         };
         "completed".clone_into(&mut todo.status);
@@ -141,7 +141,7 @@ fn print_todos(ui: &mut Ui, id: &SessionId, todos: &[Todo]) -> Result<(), CliErr
         return ui.print_json(&json!(todos));
     }
     if todos.is_empty() {
-        ui.print_note(&format!("nothing to do in {}", apply_style(ID_STYLE, id)));
+        ui.print_note(&format!("the to-do list of session {} is empty", apply_style(ID_STYLE, id)));
         return Ok(());
     }
     let mut grid = TextTable::new(&[

@@ -1,4 +1,4 @@
-//! `turnstone worktree`: further checkouts of a project, made and removed by turnstone.
+//! `turnstone worktree`: git worktrees that Turnstone creates and removes.
 
 use std::path::PathBuf;
 
@@ -11,41 +11,41 @@ use crate::exit_code::ProgramExit;
 use crate::text;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// What to do with worktrees.
+/// Subcommands of `worktree`.
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum WorktreeCommand {
     Create(WorktreeCreateArgs),
     List(WorktreeListArgs),
-    /// Put a worktree back to the default branch; ignored files stay
+    /// Reset a worktree to the default branch; ignored files stay
     ///
-    /// Only worktrees turnstone made. Refused where work would go that exists nowhere else; with
-    /// --force a snapshot is taken first.
+    /// Works only for worktrees that Turnstone created. Refused if uncommitted or unpushed work would
+    /// be lost; with --force, a snapshot is taken first.
     #[command(after_help = "Example:\n  turnstone worktree reset try-the-other-parser")]
     Reset(WorktreeTargetArgs),
-    /// Remove a worktree, and the branch that was made for it
+    /// Remove a worktree and the branch created for it
     ///
-    /// Only worktrees turnstone made, and never a branch of yours. Refused where work would go that
-    /// exists nowhere else; with --force a snapshot is taken first.
+    /// Works only for worktrees that Turnstone created, and never removes your own branches. Refused if
+    /// uncommitted or unpushed work would be lost; with --force, a snapshot is taken first.
     #[command(after_help = "Example:\n  turnstone worktree remove try-the-other-parser")]
     Remove(WorktreeTargetArgs),
 }
 
-/// Make a worktree of this project, with a branch of its own
+/// Create a worktree of this project with its own branch
 ///
-/// It is made in the data directory. Sessions in it belong to this project, and undo works there
-/// apart from everywhere else.
+/// The worktree is created in the data directory. Its sessions belong to this project; undo there does
+/// not affect other worktrees.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone worktree create \"try the other parser\"")]
 pub(crate) struct WorktreeCreateArgs {
-    /// What to call it; without a name, two words are drawn
+    /// Name of the worktree [default: a random name]
     #[arg(value_name = "NAME")]
     name: Option<String>,
 
-    /// The commit or branch to begin with; without it, the present commit
+    /// Commit or branch to check out [default: the current commit]
     #[arg(long, value_name = "REV")]
     from: Option<String>,
 
-    /// Make no branch
+    /// Do not create a branch
     #[arg(long)]
     detach: bool,
 }
@@ -55,34 +55,34 @@ pub(crate) struct WorktreeCreateArgs {
 #[command(after_help = "Example:\n  turnstone worktree list")]
 pub(crate) struct WorktreeListArgs {}
 
-/// Which worktree, and how sure somebody is.
+/// Arguments of `reset` and `remove`.
 #[derive(Debug, clap::Args)]
 pub(crate) struct WorktreeTargetArgs {
-    /// Its name or its directory
+    /// Name or directory of the worktree
     #[arg(value_name = "NAME")]
     worktree: PathBuf,
 
-    /// Even if it holds work that exists nowhere else
+    /// Proceed even if uncommitted or unpushed work would be lost
     #[arg(long)]
     force: bool,
 
-    /// Print what would happen and stop
+    /// Show what would happen and exit
     #[arg(long)]
     dry_run: bool,
 }
 
-/// What is done to a worktree.
+/// Change to a worktree.
 #[derive(Clone, Copy)]
 enum WorktreeChange {
     Reset,
     Remove,
 }
 
-/// Runs one of them.
+/// Runs a subcommand.
 ///
 /// # Errors
 ///
-/// What it answers.
+/// The error of the subcommand.
 pub(crate) fn run(
     ui: &mut Ui,
     app: &CliApp,
@@ -102,27 +102,25 @@ pub(crate) fn run(
     }
 }
 
-/// A refusal in words for people.
+/// Adds a hint to a refusal.
 pub(crate) fn worktree_error(error: WorktreeError) -> CliError {
     let what = error.to_string();
     let hint = match error {
         WorktreeError::UnsavedWork { .. } => "commit and push it, or use --force",
         WorktreeError::NotOurs(_) | WorktreeError::Primary(_) => {
-            "`turnstone worktree list` shows those turnstone made"
+            "`turnstone worktree list` shows the worktrees Turnstone created"
         }
         WorktreeError::NotGit(_) => {
-            "worktrees need git: `git init` and a commit; a fork in the same files needs neither"
+            "worktrees need a git repository with a commit; `turnstone fork` without --worktree does not"
         }
-        WorktreeError::NoCapture { .. } => {
-            "nothing is guessed; fork without --at, or without --worktree"
-        }
+        WorktreeError::NoCapture { .. } => "fork without --at or without --worktree",
         WorktreeError::NotCaptured { .. } => "fork without --worktree",
         WorktreeError::NotFilled { .. } => "try again",
-        WorktreeError::NoCommit(_) => "make a commit first",
+        WorktreeError::NoCommit(_) => "create a commit first",
         WorktreeError::NoName(_) => "choose another name",
         WorktreeError::NoDefaultBranch(_) => "`git remote set-head origin --auto` may help",
         WorktreeError::LeftChanges { .. } => {
-            "look at those files; the snapshot has the former ones"
+            "check these files; the snapshot has their previous content"
         }
         WorktreeError::Git(error) => {
             return CliError::Refused { what, hint: error.hint().map(str::to_owned) };
@@ -141,17 +139,17 @@ fn create(
 ) -> Result<ProgramExit, CliError> {
     let WorktreeCreateArgs { name, from, detach } = args.clone();
     let new = WorktreeRequest { name, detached: detach, from };
-    let made = engine
+    let created = engine
         .projects()
         .worktrees()
         .create(&app.context(), project, &new)
         .map_err(worktree_error)?;
     match ui.wants_json() {
-        true => ui.print_json(&serde_json::to_value(&made)?)?,
-        false => ui.print_line(&made.directory.display().to_string())?,
+        true => ui.print_json(&serde_json::to_value(&created)?)?,
+        false => ui.print_line(&created.directory.display().to_string())?,
     }
-    let branch = made.branch.map(|branch| format!(" on branch {branch}")).unwrap_or_default();
-    ui.print_note(&format!("made worktree {}{branch}", made.name));
+    let branch = created.branch.map(|branch| format!(" on branch {branch}")).unwrap_or_default();
+    ui.print_note(&format!("created worktree {}{branch}", created.name));
     Ok(ProgramExit::Ok)
 }
 
@@ -175,8 +173,8 @@ fn list(
     ]);
     for it in listed {
         let note = match (it.ready, it.made) {
-            (false, _) => "not there",
-            (true, false) => "not made by turnstone",
+            (false, _) => "missing",
+            (true, false) => "not created by Turnstone",
             (true, true) => "",
         };
         let directory = it.directory.display().to_string();
@@ -186,19 +184,19 @@ fn list(
     Ok(ProgramExit::Ok)
 }
 
-/// Resets or removes; both refuse what would be lost, and keep it in any case.
+/// Resets or removes; refuses to lose work without --force and takes a snapshot of it in any case.
 fn reset_or_remove(
     ui: &mut Ui,
     app: &CliApp,
     engine: &Engine,
     project: &ProjectId,
     args: &WorktreeTargetArgs,
-    deed: WorktreeChange,
+    change: WorktreeChange,
 ) -> Result<ProgramExit, CliError> {
     let WorktreeTargetArgs { worktree, force, dry_run } = args;
     let ctx = app.context();
     if *dry_run {
-        let plan = match deed {
+        let plan = match change {
             WorktreeChange::Reset => {
                 engine.projects().worktrees().plan_reset(&ctx, project, worktree)
             }
@@ -208,15 +206,15 @@ fn reset_or_remove(
         };
         return print_plan(ui, &plan.map_err(worktree_error)?, *force);
     }
-    let (value, capture, words) = match deed {
+    let (value, capture, messages) = match change {
         WorktreeChange::Reset => {
             let done = engine
                 .projects()
                 .worktrees()
                 .reset(&ctx, project, worktree, *force)
                 .map_err(worktree_error)?;
-            let words = vec![format!("{} stands at {}", done.directory.display(), done.commit)];
-            (serde_json::to_value(&done)?, done.capture, words)
+            let messages = vec![format!("reset {} to {}", done.directory.display(), done.commit)];
+            (serde_json::to_value(&done)?, done.capture, messages)
         }
         WorktreeChange::Remove => {
             let done = engine
@@ -224,26 +222,26 @@ fn reset_or_remove(
                 .worktrees()
                 .remove(&ctx, project, worktree, *force)
                 .map_err(worktree_error)?;
-            let mut words = vec![format!("removed {}", done.directory.display())];
+            let mut messages = vec![format!("removed {}", done.directory.display())];
             if let Some((branch, commit)) = &done.branch {
-                words.push(format!("its branch {branch} is gone too; it was at {commit}"));
+                messages.push(format!("removed its branch {branch}, which was at {commit}"));
             }
-            (serde_json::to_value(&done)?, done.capture, words)
+            (serde_json::to_value(&done)?, done.capture, messages)
         }
     };
     if ui.wants_json() {
         ui.print_json(&value)?;
     }
-    words.iter().for_each(|words| ui.print_note(words));
+    messages.iter().for_each(|message| ui.print_note(message));
     if let Some(capture) = capture {
-        ui.print_note(&format!("its files before are snapshot {capture}"));
+        ui.print_note(&format!("its previous files are in snapshot {capture}"));
     }
     Ok(ProgramExit::Ok)
 }
 
-/// Prints what would happen; the exit code is that of the refusal where there would be one.
+/// Prints the plan; exits as the real command would.
 fn print_plan(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<ProgramExit, CliError> {
-    let line = |words: &str, what: &str| format!("{words:<9} {}", text::sanitize_line(what));
+    let line = |label: &str, what: &str| format!("{label:<9} {}", text::sanitize_line(what));
     let directory = plan.directory.display().to_string();
     let mut lines = Vec::new();
     match &plan.commit {
@@ -253,8 +251,8 @@ fn print_plan(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<ProgramEx
     if let Some((branch, commit)) = &plan.branch {
         lines.push(line("branch", &format!("{branch} (at {commit})")));
     }
-    lines.extend(plan.lost.changes.iter().map(|path| line("only here", path)));
-    lines.extend(plan.lost.commits.iter().map(|commit| line("only here", commit)));
+    lines.extend(plan.lost.changes.iter().map(|path| line("unsaved", path)));
+    lines.extend(plan.lost.commits.iter().map(|commit| line("unpushed", commit)));
     match ui.wants_json() {
         true => ui.print_json(&serde_json::to_value(plan)?)?,
         false => lines.iter().try_for_each(|line| ui.print_line(line))?,
@@ -262,11 +260,11 @@ fn print_plan(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<ProgramEx
     if plan.lost.is_empty() {
         return Ok(ProgramExit::Ok);
     }
-    ui.print_note(&format!("it holds {}; a snapshot is taken first", plan.lost));
+    ui.print_note(&format!("the worktree has {}; a snapshot would be taken first", plan.lost));
     match force {
         true => Ok(ProgramExit::Ok),
         false => {
-            ui.print_hint("without --force it would be refused");
+            ui.print_hint("this needs --force");
             Ok(ProgramExit::Refused)
         }
     }

@@ -1,4 +1,4 @@
-//! Parts of a message as lines.
+//! Formats the parts of a message.
 
 use turnstone_core::model::{FilePart, PartBody, PatchPart, StepFinishPart, TextPart};
 
@@ -9,7 +9,7 @@ use crate::text::{sanitize_block, sanitize_line, wrap};
 use crate::time_format;
 use crate::ui::{DIM_STYLE, ERROR_STYLE, apply_style};
 
-/// Lines of reasoning and of text the program added that are shown in brief.
+/// Lines of reasoning and synthetic text in the brief view.
 const MAX_SECONDARY_LINES: usize = 3;
 
 /// The lines of one part.
@@ -30,7 +30,7 @@ pub(super) fn part_lines(
             let tree = step.snapshot.as_deref().map(|tree| format!(" at {}", sanitize_line(tree)));
             single_line(apply_style(
                 DIM_STYLE,
-                format!("· step begins{}", tree.unwrap_or_default()),
+                format!("· step started{}", tree.unwrap_or_default()),
             ))
         }
         PartBody::Snapshot(part) => single_line(apply_style(
@@ -74,7 +74,7 @@ fn text_lines(part: &TextPart, width: Option<usize>, detail: TranscriptDetail) -
     wrap(sanitize_block(&part.text).trim_end(), width)
 }
 
-/// Text that can be skipped: dimmed, set in, and only its head in brief.
+/// Secondary text: dimmed, indented, and truncated in the brief view.
 fn secondary_lines(text: &str, width: Option<usize>, detail: TranscriptDetail) -> Vec<String> {
     let lines = wrap(sanitize_block(text).trim(), width.map(|width| width.saturating_sub(2)));
     first_lines(
@@ -84,15 +84,15 @@ fn secondary_lines(text: &str, width: Option<usize>, detail: TranscriptDetail) -
     )
 }
 
-/// The first `limit` lines, dimmed and set in, and how many follow.
+/// The first `limit` lines, dimmed and indented, and the number of further lines.
 pub(super) fn first_lines(lines: &[String], limit: usize, indent: &str) -> Vec<String> {
-    // A rest of one line is shown, not counted.
+    // A single further line is shown instead of counted.
     let limit = if lines.len() == limit.saturating_add(1) { lines.len() } else { limit };
     let dim = |line: &String| apply_style(DIM_STYLE, format!("{indent}{line}").trim_end());
     let mut shown: Vec<String> = lines.iter().take(limit).map(dim).collect();
     if lines.len() > limit {
-        let rest = number_format::format_counted(lines.len() - limit, "more line");
-        shown.push(apply_style(DIM_STYLE, format!("{indent}… {rest}")));
+        let more = number_format::format_counted(lines.len() - limit, "more line");
+        shown.push(apply_style(DIM_STYLE, format!("{indent}… {more}")));
     }
     shown
 }

@@ -1,6 +1,6 @@
-//! A session as a transcript: who said what, what was done, what it cost.
+//! Formats a session as a transcript.
 //!
-//! Makes lines out of values of the model. Reads nothing and prints nothing.
+//! Turns values of the model into lines. Does no input or output.
 
 mod message_part;
 mod tool_call;

@@ -1,4 +1,4 @@
-//! Tool calls: one line with what was done, and the head of what came back.
+//! Formats tool calls: a summary line and the first lines of output.
 
 use serde_json::Value;
 use turnstone_core::model::{ToolPart, ToolState, ToolTime};
@@ -10,11 +10,11 @@ use crate::text::{sanitize_block, sanitize_line, truncate_to_width, wrap};
 use crate::time_format;
 use crate::ui::{ERROR_STYLE, ID_STYLE, SUCCESS_STYLE, WARNING_STYLE, apply_style};
 
-/// Lines of output that are shown in brief.
+/// Lines of output in the brief view.
 const MAX_OUTPUT_LINES: usize = 5;
-/// What a line of input is cut to where there is no terminal.
+/// Maximum width of the input without a terminal.
 const INPUT_COLUMNS: usize = 200;
-/// The fields that say most about a call, the best first.
+/// Input fields used as summary, most informative first.
 const SUMMARY_KEYS: [&str; 10] = [
     "command",
     "filePath",
@@ -64,7 +64,7 @@ pub(super) fn tool_call_lines(
     lines
 }
 
-/// How long a finished call took; what took no time is not worth a word.
+/// Duration of a finished call; empty below one second.
 fn format_call_duration(time: Option<&ToolTime>) -> String {
     let Some(ToolTime { start, end: Some(end), .. }) = time else {
         return String::new();
@@ -75,10 +75,10 @@ fn format_call_duration(time: Option<&ToolTime>) -> String {
     }
 }
 
-/// What a call was asked to do, on one line.
+/// Summary of the input on one line.
 fn summarize_input(input: &Value) -> String {
-    let telling = SUMMARY_KEYS.iter().find_map(|key| input.get(key).and_then(Value::as_str));
-    match (telling, input) {
+    let summary = SUMMARY_KEYS.iter().find_map(|key| input.get(key).and_then(Value::as_str));
+    match (summary, input) {
         (Some(text), _) => sanitize_line(text),
         (None, Value::Null) => String::new(),
         (None, Value::Object(map)) if map.is_empty() => String::new(),

@@ -1,4 +1,4 @@
-//! The page: heading, messages, to-dos, footer.
+//! Formats heading, messages, to-do list and footer.
 
 use turnstone_core::model::{
     AssistantMessage, MessageBody, MessageFailure, Session, SessionStatus, SessionUsage, Todo,
@@ -14,33 +14,33 @@ use crate::text::{display_width, sanitize_block, sanitize_line, wrap};
 use crate::time_format;
 use crate::ui::{DIM_STYLE, ERROR_STYLE, HEADING_STYLE, ID_STYLE, WARNING_STYLE, apply_style};
 
-/// How much to show.
+/// Level of detail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TranscriptDetail {
-    /// The head of tool output and reasoning.
+    /// Only the first lines of tool output and reasoning.
     Brief,
     /// Everything.
     Full,
 }
 
-/// A session and what is to be shown of it.
+/// A session and the parts to show.
 pub(crate) struct Transcript {
     /// The session.
     pub(crate) session: Session,
-    /// What its steps add up to.
+    /// Total usage of its steps.
     pub(crate) usage: SessionUsage,
-    /// What it is doing.
+    /// Current status.
     pub(crate) status: SessionStatus,
     /// Its to-do list.
     pub(crate) todos: Vec<Todo>,
-    /// There are messages before those shown.
+    /// Whether there are earlier messages.
     pub(crate) earlier: bool,
     /// The messages to show, oldest first.
     pub(crate) messages: Vec<MessageWithParts>,
 }
 
 impl Transcript {
-    /// The lines of the transcript, laid out for `width` columns if there is a width.
+    /// The lines of the transcript, wrapped to `width` if given.
     pub(crate) fn lines(
         &self,
         width: Option<usize>,
@@ -90,7 +90,7 @@ impl Transcript {
             SessionStatus::Retry { message, .. } => {
                 extra.push(apply_style(
                     WARNING_STYLE,
-                    format!("waiting to try again: {}", sanitize_line(message)),
+                    format!("waiting to retry: {}", sanitize_line(message)),
                 ));
             }
         }
@@ -211,7 +211,7 @@ fn assistant_heading(assistant: &AssistantMessage) -> Vec<String> {
     facts
 }
 
-/// A failed message, in red.
+/// Formats the error of a message.
 fn failure_lines(error: &MessageFailure, columns: Option<usize>) -> Vec<String> {
     let name = serde_json::to_value(&error.name).unwrap_or_default();
     let name = sanitize_line(name.as_str().unwrap_or("error"));

@@ -1,4 +1,4 @@
-//! The screen: what commands say, where it goes, and how errors are told.
+//! Output of commands: data, messages, errors, progress and questions.
 
 use std::error::Error as _;
 use std::io::{self, BufRead, IsTerminal, Write};
@@ -18,12 +18,12 @@ use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::text;
 
-/// What takes longer is shown to go on.
+/// Delay before a spinner appears.
 const SPINNER_DELAY: Duration = Duration::from_millis(500);
-/// How often that moves.
+/// Interval between spinner updates.
 const SPINNER_INTERVAL: Duration = Duration::from_millis(120);
 
-/// Both streams, and how to lay text out for them.
+/// Both output streams and their layout.
 pub(crate) struct Ui {
     out: OutputStream,
     err: OutputStream,
@@ -34,7 +34,7 @@ pub(crate) struct Ui {
 }
 
 impl Ui {
-    /// The streams as the environment and the flags want them.
+    /// Creates the streams from environment and flags.
     pub(crate) fn new(environment: &StartupEnvironment, globals: &GlobalArgs) -> Self {
         let target = |found: StreamTarget| StreamTarget {
             colour: match globals.color {
@@ -45,23 +45,23 @@ impl Ui {
             ..found
         };
         let terminal = environment.out.terminal;
-        let told = globals.width.or(environment.width).map(usize::from);
+        let width = globals.width.or(environment.width).map(usize::from);
         Self {
             out: OutputStream::new(Box::new(io::stdout()), target(environment.out)),
             err: OutputStream::new(Box::new(io::stderr()), target(environment.err)),
             json: globals.json,
-            width: told.or_else(|| environment::terminal_width().filter(|_| terminal)),
+            width: width.or_else(|| environment::terminal_width().filter(|_| terminal)),
             can_ask: environment.can_ask,
             stderr_is_terminal: environment.err.terminal,
         }
     }
 
-    /// True if data is wanted as JSON.
+    /// True if --json was given.
     pub(crate) const fn wants_json(&self) -> bool {
         self.json
     }
 
-    /// A progress bar on stderr; it is not there unless that is a terminal.
+    /// A progress bar on stderr; hidden unless stderr is a terminal.
     pub(crate) fn progress_bar(&self, template: &str) -> ProgressBar {
         let target = match self.stderr_is_terminal {
             true => ProgressDrawTarget::stderr(),
@@ -74,8 +74,8 @@ impl Ui {
         }
     }
 
-    /// Does something and shows a person who watches that it goes on, if it takes long.
-    pub(crate) fn with_spinner<T>(&self, words: &str, work: impl FnOnce() -> T) -> T {
+    /// Does `work` and shows a spinner on terminals if it takes long.
+    pub(crate) fn with_spinner<T>(&self, message: &str, work: impl FnOnce() -> T) -> T {
         if !self.stderr_is_terminal {
             return work();
         }
@@ -83,10 +83,10 @@ impl Ui {
         let is_done = AtomicBool::new(false);
         std::thread::scope(|scope| {
             let watcher = scope.spawn(|| {
-                // What is done in a moment needs no bar.
+                // No spinner for short work.
                 std::thread::park_timeout(SPINNER_DELAY);
                 while !is_done.load(Ordering::Relaxed) {
-                    bar.set_message(words.to_owned());
+                    bar.set_message(message.to_owned());
                     bar.tick();
                     std::thread::park_timeout(SPINNER_INTERVAL);
                 }
@@ -100,17 +100,17 @@ impl Ui {
         })
     }
 
-    /// True if data is shown in colours.
+    /// True if stdout uses colours.
     pub(crate) const fn has_colour(&self) -> bool {
         self.out.has_colour()
     }
 
-    /// True if a person watches stderr.
+    /// True if stderr is a terminal.
     pub(crate) const fn is_stderr_terminal(&self) -> bool {
         self.stderr_is_terminal
     }
 
-    /// The columns to lay text out for; none if the output is not read on a terminal.
+    /// Width to wrap to; `None` unless stdout is a terminal.
     pub(crate) const fn width(&self) -> Option<usize> {
         self.width
     }
@@ -121,7 +121,7 @@ impl Ui {
         written.map_err(CliError::Output)
     }
 
-    /// Prints bytes of data; a pipe gets them as they are.
+    /// Prints bytes of data, unescaped unless stdout is a terminal.
     pub(crate) fn print_bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.out.write_bytes(bytes).map_err(CliError::Output)
     }
@@ -132,7 +132,7 @@ impl Ui {
         lines.iter().try_for_each(|line| self.print_line(line))
     }
 
-    /// Prints the one JSON document; it holds no unsafe character, in a pipe neither.
+    /// Prints a JSON document with all unsafe characters escaped.
     pub(crate) fn print_json(&mut self, value: &Value) -> Result<(), CliError> {
         let text = text::escape_json(&serde_json::to_string_pretty(value)?);
         self.out
@@ -141,25 +141,25 @@ impl Ui {
             .map_err(CliError::Output)
     }
 
-    /// Says something that is not data.
+    /// Prints a message to stderr.
     pub(crate) fn print_note(&mut self, text: &str) {
-        // Nobody is left to tell if this fails; the command goes on.
+        // A failure to write messages does not stop the command.
         drop(self.out.flush());
         drop(self.err.push_styled(text).and_then(|()| self.err.push_styled("\n")));
         drop(self.err.flush());
     }
 
-    /// Says something that can be skipped.
+    /// Prints a secondary message to stderr.
     pub(crate) fn print_dim_note(&mut self, text: &str) {
         self.print_note(&apply_style(DIM_STYLE, text));
     }
 
-    /// Says which command helps.
+    /// Prints a hint to stderr.
     pub(crate) fn print_hint(&mut self, text: &str) {
         self.print_note(&format!("{} {text}", apply_style(SUCCESS_STYLE, "hint:")));
     }
 
-    /// Asks a question that is answered with yes or no; no terminal means no.
+    /// Asks a yes-or-no question; without a terminal the answer is no.
     pub(crate) fn confirm(&mut self, question: &str) -> Result<bool, CliError> {
         if !self.can_ask {
             return Ok(false);
@@ -175,7 +175,7 @@ impl Ui {
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
     }
 
-    /// Writes out what has gathered.
+    /// Writes the buffered output.
     ///
     /// # Errors
     ///
@@ -184,7 +184,7 @@ impl Ui {
         self.out.flush().map_err(CliError::Output)
     }
 
-    /// Tells an error with its causes and the command that helps.
+    /// Prints an error with its causes and a hint.
     pub(crate) fn print_error(&mut self, error: &CliError) -> ProgramExit {
         let exit = error.exit_code();
         if exit == ProgramExit::BrokenPipe {
@@ -207,7 +207,7 @@ impl Ui {
     }
 }
 
-/// Shows help, the version, or what is wrong with the command line.
+/// Prints help, the version or a usage error.
 pub(crate) fn show_usage(environment: &StartupEnvironment, error: &clap::Error) -> ProgramExit {
     let (mut stream, exit) = if error.use_stderr() {
         (OutputStream::new(Box::new(io::stderr()), environment.err), ProgramExit::Usage)
@@ -221,7 +221,7 @@ pub(crate) fn show_usage(environment: &StartupEnvironment, error: &clap::Error) 
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
-    // Every other kind may quote arguments.
+    // All other kinds may quote arguments, which are not trusted.
     let written = match is_help {
         true => stream.write_own_ansi(&rendered.ansi().to_string()),
         false => stream.push_styled(&style_usage_error(&rendered.to_string())),
@@ -232,7 +232,7 @@ pub(crate) fn show_usage(environment: &StartupEnvironment, error: &clap::Error) 
     }
 }
 
-/// The text of a usage error with the style of our other errors.
+/// Styles a usage error like other errors.
 fn style_usage_error(text: &str) -> String {
     match text.strip_prefix("error:") {
         Some(rest) => format!("{}{rest}", apply_style(ERROR_STYLE, "error:")),
@@ -240,7 +240,7 @@ fn style_usage_error(text: &str) -> String {
     }
 }
 
-/// Says a last thing before the program ends; whether anybody hears it does not matter.
+/// Prints a last message; write errors are ignored.
 pub(crate) fn print_panic_message(text: &str) {
     let mut stderr = LogWriter::new(io::stderr().is_terminal());
     drop(stderr.write_all(text.as_bytes()));

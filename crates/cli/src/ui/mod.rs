@@ -1,6 +1,6 @@
-//! The streams a command speaks through: data to stdout, everything else to stderr.
+//! Output streams: data goes to stdout, messages to stderr.
 //!
-//! Owns both streams, their colours and the width to lay text out for. Nobody else writes to them.
+//! Owns both streams, their colours and their width. No other module writes to them.
 
 mod console;
 mod output_stream;

@@ -1,8 +1,7 @@
-//! One output stream: buffered, coloured where that is wanted, and safe where it is a terminal.
+//! One output stream: buffered, optionally coloured, escaped on terminals.
 //!
-//! The only place where text and bytes become output. On a terminal every unsafe character of the
-//! data is shown instead of sent; the styles of this program are marks that data cannot hold. A
-//! pipe or a file gets the data as it is.
+//! The only module that writes output. On a terminal, unsafe characters in data are escaped; styles are
+//! marks that data cannot contain. Pipes and files get the data unchanged.
 
 use std::io::{self, Write};
 
@@ -12,10 +11,10 @@ use super::style::{StyledSpan, split_spans};
 use crate::environment::StreamTarget;
 use crate::text::{escape_bytes_for_terminal, escape_for_terminal};
 
-/// Written out when this much has gathered.
+/// Buffer size that triggers a write.
 const FLUSH_THRESHOLD: usize = 64 * 1024;
 
-/// A stream that gathers text and writes it in large pieces.
+/// A buffered stream.
 pub(super) struct OutputStream {
     sink: Box<dyn Write>,
     target: StreamTarget,
@@ -27,12 +26,12 @@ impl OutputStream {
         Self { sink, target, buffer: String::new() }
     }
 
-    /// True if styles are shown.
+    /// True if styles are written.
     pub(super) const fn has_colour(&self) -> bool {
         self.target.colour
     }
 
-    /// Adds text that may have marks of styles in it.
+    /// Adds text that may contain style marks.
     pub(super) fn push_styled(&mut self, text: &str) -> io::Result<()> {
         self.buffer.push_str(text);
         if self.buffer.len() < FLUSH_THRESHOLD { Ok(()) } else { self.flush() }
@@ -48,7 +47,7 @@ impl OutputStream {
         }
     }
 
-    /// Adds text of this program alone, with its ANSI styles: help, never anything a caller gave.
+    /// Adds trusted text with ANSI styles: help pages, never text from users or files.
     pub(super) fn write_own_ansi(&mut self, text: &str) -> io::Result<()> {
         self.flush()?;
         if self.target.colour {
@@ -57,7 +56,7 @@ impl OutputStream {
         strip_str(text).try_for_each(|piece| self.sink.write_all(piece.as_bytes()))
     }
 
-    /// Writes what has gathered.
+    /// Writes the buffer.
     pub(super) fn flush(&mut self) -> io::Result<()> {
         let text = std::mem::take(&mut self.buffer);
         for span in split_spans(&text) {

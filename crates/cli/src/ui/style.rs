@@ -1,7 +1,7 @@
-//! The few styles there are; each is a help, none carries a meaning of its own.
+//! Text styles. Output is complete without them.
 //!
-//! Styled text holds marks instead of escape sequences. A mark begins with a number that is drawn at
-//! random in each process, so no file name, title or output can hold one.
+//! Styled text contains marks instead of escape sequences. A mark starts with a number that is random per
+//! process, so that no file name, title or output can contain one.
 
 use std::fmt::Display;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -11,26 +11,26 @@ use anstyle::{AnsiColor, Style};
 
 /// Headings.
 pub(crate) const HEADING_STYLE: Style = Style::new().bold();
-/// Names of things a person may type again.
+/// IDs.
 pub(crate) const ID_STYLE: Style = AnsiColor::Cyan.on_default();
-/// What was looked for.
+/// Search matches.
 pub(crate) const MATCH_STYLE: Style = AnsiColor::Yellow.on_default().bold();
-/// What can be skipped.
+/// Secondary text.
 pub(crate) const DIM_STYLE: Style = Style::new().dimmed();
-/// What went well.
+/// Success.
 pub(crate) const SUCCESS_STYLE: Style = AnsiColor::Green.on_default();
-/// What deserves a look.
+/// Warnings.
 pub(crate) const WARNING_STYLE: Style = AnsiColor::Yellow.on_default();
-/// What went wrong.
+/// Errors.
 pub(crate) const ERROR_STYLE: Style = AnsiColor::Red.on_default();
 
-/// Every style, in the order of the letters of their marks.
+/// All styles, in the order of their mark letters.
 const STYLES: [Style; 7] =
     [HEADING_STYLE, ID_STYLE, MATCH_STYLE, DIM_STYLE, SUCCESS_STYLE, WARNING_STYLE, ERROR_STYLE];
 /// The letter of the mark that ends a style.
 const END_LETTER: char = 'z';
 
-/// What every mark of this process begins with.
+/// Prefix of all marks of this process.
 static MARK_PREFIX: LazyLock<String> = LazyLock::new(|| {
     let random = || RandomState::new().build_hasher().finish();
     format!("\u{fdd0}{:016x}{:016x}", random(), random())
@@ -55,11 +55,11 @@ pub(crate) fn apply_style(style: Style, text: impl Display) -> String {
     }
 }
 
-/// The output of this very program with its styles as marks; other escape sequences stay data.
+/// Converts ANSI styles in output of this program back to marks; other escape sequences stay data.
 pub(crate) fn restore_style_marks(output: &str) -> String {
     let reset = format!("{}", anstyle::Reset.render());
     let mut text = output.replace(&reset, &format!("{}{END_LETTER}", *MARK_PREFIX));
-    // A style of several sequences comes before those it begins with.
+    // Longer sequences first: a style may start with the sequence of another.
     let mut styles: Vec<(String, char)> =
         style_letters().map(|(style, letter)| (format!("{}", style.render()), letter)).collect();
     styles.sort_by_key(|(sequence, _)| std::cmp::Reverse(sequence.len()));

@@ -1,22 +1,22 @@
-//! Tables that fit the terminal: one column gives way, the others stay whole.
+//! Tables that fit the terminal by truncating some columns.
 
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableStyle};
 
 use super::style::{HEADING_STYLE, apply_style};
 use crate::text;
 
-/// What a column holds.
+/// Layout of a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ColumnKind {
-    /// Text, always shown whole.
+    /// Text that is never truncated.
     Text,
-    /// Text that is cut where the terminal is too narrow.
+    /// Text that is truncated to fit the terminal.
     Truncated,
-    /// Figures, set to the right.
+    /// Right-aligned numbers.
     Number,
 }
 
-/// The least a column is cut to.
+/// Minimum width of a truncated column.
 const MIN_TRUNCATED_WIDTH: usize = 12;
 /// Columns between two columns.
 const COLUMN_GAP: usize = 2;
@@ -38,12 +38,12 @@ impl TextTable {
         }
     }
 
-    /// Adds a row; every text is made harmless.
+    /// Adds a row; control characters are escaped.
     pub(crate) fn add_row<const N: usize>(&mut self, cells: &[String; N]) {
         self.rows.push(cells.iter().map(|cell| text::sanitize_line(cell)).collect());
     }
 
-    /// The lines of the table, not wider than `width` as far as its fixed columns allow.
+    /// The lines of the table, at most `width` wide if the fixed columns allow it.
     pub(super) fn render(&self, width: Option<usize>) -> Vec<String> {
         let mut rows = self.rows.clone();
         if let Some(width) = width {
@@ -52,7 +52,7 @@ impl TextTable {
         let mut table = Table::new();
         table.load_style(TableStyle::new());
         table.set_content_arrangement(ContentArrangement::Disabled);
-        // The stream decides about styles.
+        // Styles are applied by the stream.
         table.force_no_tty();
         let has_head = self.headings.iter().any(|head| !head.is_empty());
         if has_head {
@@ -78,7 +78,7 @@ impl TextTable {
         lines
     }
 
-    /// Cuts the columns that may be cut, the widest first, until the table fits.
+    /// Truncates columns, widest first, until the table fits.
     fn truncate_to_fit(&self, rows: &mut [Vec<String>], width: usize) {
         let mut widths: Vec<usize> =
             self.headings.iter().map(|head| text::display_width(head)).collect();

@@ -1,4 +1,4 @@
-//! A turn is stopped by whoever asks for it, whichever process runs it: over HTTP, or by the command line (R45).
+//! A turn can be aborted from any process, over HTTP or by the command line (R45).
 
 use serde_json::{Value, json};
 
@@ -18,9 +18,10 @@ fn http_abort_ends_exec_and_changes_can_be_undone() {
     let (_, status) = served.request("GET", "/session/status", &Value::Null);
     assert_eq!(status[&session]["type"], "busy", "{status}");
 
-    let (code, said) = served.request("POST", &format!("/session/{session}/abort"), &Value::Null);
+    let (code, response) =
+        served.request("POST", &format!("/session/{session}/abort"), &Value::Null);
 
-    assert_eq!((code, said), (200, json!(true)));
+    assert_eq!((code, response), (200, json!(true)));
     assert!(!child.wait().expect("ends").success());
     assert_eq!(read_log(&case)["entries"][0]["state"], "aborted");
     let (_, status) = served.request("GET", "/session/status", &Value::Null);
@@ -44,13 +45,13 @@ fn session_abort_ends_runner_driven_turn() {
     let (_, begun) = served.request("POST", &base, &json!({}));
     let base = format!("{base}/{}", begun["turn"].as_str().expect("a turn"));
     let step = json!({ "providerID": "p", "modelID": "m", "agent": "build" });
-    let (code, said) = served.request_as_driver(&begun, &format!("{base}/step"), &step);
-    assert_eq!(code, 200, "{said}");
+    let (code, response) = served.request_as_driver(&begun, &format!("{base}/step"), &step);
+    assert_eq!(code, 200, "{response}");
 
     let ran = run_program(&case, &["session", "abort", &session]);
 
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("is aborted"), "{}", ran.err);
+    assert!(ran.err.contains("has ended: aborted"), "{}", ran.err);
     let (code, gone) = served.request_as_driver(&begun, &format!("{base}/beat"), &json!({}));
     assert_eq!((code, &gone["state"]), (410, &json!("aborted")));
     let answer = &served.list_messages(&session)[1];
@@ -96,15 +97,11 @@ fn deleting_a_session_ends_its_commands() {
     assert_ne!(session, other);
 
     for id in [&session, &other] {
-        let (code, said) = served.request("DELETE", &format!("/session/{id}"), &Value::Null);
-        assert_eq!((code, said), (200, json!(true)));
+        let (code, response) = served.request("DELETE", &format!("/session/{id}"), &Value::Null);
+        assert_eq!((code, response), (200, json!(true)));
     }
 
-    assert_eq!(
-        read_response(&mut waiting).0,
-        404,
-        "the command has ended, and nobody has its answer"
-    );
+    assert_eq!(read_response(&mut waiting).0, 404, "the command has ended without an answer");
     assert!(!child.wait().expect("ends").success());
     let (_, status) = served.request("GET", "/session/status", &Value::Null);
     assert_eq!(status, json!({}));

@@ -1,4 +1,4 @@
-//! Every command, and what stands before it when a tool runs it inside a turn. The list is compared with the
+//! All commands, and the permission checks when a tool runs them inside a turn. The list is compared with the
 //! manual pages, of which the program writes one for each command.
 
 use std::collections::BTreeSet;
@@ -7,7 +7,7 @@ use serde_json::json;
 
 use crate::fixture::{CliFixture, ProgramOutput};
 
-/// What stands before a command of a tool.
+/// Permission check of a command that a tool runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Check {
     /// It changes nothing.
@@ -86,7 +86,7 @@ const ROWS: &[(&str, Check, &[&str])] = &[
     ("worktree reset", Gate, &[]),
 ];
 
-/// Tried by tests of their own, with the files and turns they need.
+/// Covered by separate tests, with the files and turns they need.
 const ELSEWHERE: [&str; 7] =
     ["forget", "jump", "undo", "redo", "snapshot undo", "worktree remove", "worktree reset"];
 
@@ -137,11 +137,11 @@ fn a_tool_meets_the_check_that_is_listed_for_a_command() {
             "TREE" => tree,
             other => other,
         });
-        let words: Vec<&str> = name.split(' ').chain(args).collect();
-        let ran = run_in_turn(&case, &words);
-        assert_eq!(ran.code, code, "{words:?}: {ran:?}");
+        let command_line: Vec<&str> = name.split(' ').chain(args).collect();
+        let ran = run_in_turn(&case, &command_line);
+        assert_eq!(ran.code, code, "{command_line:?}: {ran:?}");
         if *check == Person {
-            assert!(ran.err.contains("only a person"), "{words:?}: {ran:?}");
+            assert!(ran.err.contains("only a person"), "{command_line:?}: {ran:?}");
         }
     }
     assert_eq!(fs_err::read_to_string(case.path("p/a.txt")).expect("read"), "two\n");

@@ -21,9 +21,9 @@ fn exec_random_file(
     more: &[&str],
 ) -> ProgramOutput {
     let script = format!("head -c {kilobytes}k /dev/urandom > f");
-    let words: Vec<&str> =
+    let args: Vec<&str> =
         [&["exec"], more, &["--", "sh", "-c", &script]].into_iter().flatten().copied().collect();
-    run_with_config(case, config, &words)
+    run_with_config(case, config, &args)
 }
 
 const SMALL_BUDGET_CONFIG: &str = r#"{"snapshot":{"budget":"200 KiB"}}"#;
@@ -78,7 +78,7 @@ fn over_budget_exec_is_refused_or_runs_without_undo() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.contains("cannot be undone"), "{ran:?}");
     assert!(case.path("p/ran").exists());
-    assert_eq!(read_log(&case)["entries"][0]["not_covered"], 1, "and the turn says so");
+    assert_eq!(read_log(&case)["entries"][0]["not_covered"], 1, "and the turn reports it");
 }
 
 #[test]
@@ -160,17 +160,17 @@ fn forget_previews_and_removes_stored_versions() {
     assert_eq!(planned["sessions"][0]["turns"].as_array().map(Vec::len), Some(1));
     assert_eq!(planned["captured"]["versions"][0]["path"], ".env");
     let unasked = run_program(&case, &["forget", ".env"]);
-    assert_eq!((unasked.code, holds() > 0), (1, true), "not without a yes: {unasked:?}");
+    assert_eq!((unasked.code, holds() > 0), (1, true), "not confirmed: {unasked:?}");
 
     let ran = run_program(&case, &["forget", ".env", "--yes"]);
     assert_eq!((ran.code, holds()), (0, 0), "{ran:?}");
-    assert!(ran.err.contains("forgot 1 version"), "{ran:?}");
+    assert!(ran.err.contains("erased 1 version"), "{ran:?}");
     let log = run_program(&case, &["log"]);
     assert!(log.out.contains("forget of trn_") && log.out.contains("****"), "{}", log.out);
     let undone = run_program(&case, &["undo", "--json"]);
     assert_eq!(undone.code, 0, "{undone:?}");
     assert!(undone.out.contains("forgotten") && case.path("p/.env").exists());
-    assert!(!case.path("p/a").exists(), "the rest is taken back");
+    assert!(!case.path("p/a").exists(), "the rest is undone");
     assert_eq!(run_program(&case, &["doctor"]).code, 0);
 }
 

@@ -6,7 +6,7 @@ use insta::assert_snapshot;
 
 use crate::fixture::{CliFixture, list_all_sessions};
 
-/// The figures change with every page; the words do not.
+/// Masks numbers, which change with every page.
 fn mask_numbers(text: &str) -> String {
     let digits = |c: char| if c.is_ascii_digit() { '#' } else { c };
     let text: String = text.chars().map(digits).collect();
@@ -46,7 +46,7 @@ fn doctor_reports_sound_data() {
     ✓ consumers
     ✓ projections
 
-    all is well
+    no problems found
     ");
     let seen = case.run_json(&["doctor"]);
     assert!(seen["git"]["hint"].is_string(), "{}", seen["git"]);
@@ -88,7 +88,7 @@ fn damaged_database_is_reported_and_salvaged() {
     let saved = case.run(&["doctor", "--salvage", "../rescued"]);
     assert_eq!(saved.code, 0, "{saved:?}");
     assert!(saved.err.contains("hint: use the new data directory with `--data"), "{}", saved.err);
-    assert_eq!(fs_err::read(&file).expect("readable"), before, "the damaged file is as it was");
+    assert_eq!(fs_err::read(&file).expect("readable"), before, "the damaged file is unchanged");
     let listed = case.run(&["session", "list", "--all", "--data", "../rescued"]);
     assert_eq!(listed.code, 0, "{listed:?}");
     assert_eq!(case.run(&["doctor", "--salvage", "../rescued"]).code, 1, "it is not overwritten");
@@ -100,7 +100,7 @@ fn rebuild_keeps_sessions_unchanged() {
     let before = list_all_sessions(&case);
     let ran = case.run(&["doctor", "--rebuild"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
-    assert!(ran.err.starts_with("the tables were made anew from "), "{}", ran.err);
+    assert!(ran.err.starts_with("rebuilt the tables from "), "{}", ran.err);
     assert_eq!(list_all_sessions(&case), before);
 }
 
@@ -111,7 +111,7 @@ fn rebuild_of_open_store_exits_with_4() {
     let ran = case.run(&["doctor", "--rebuild"]);
     assert_eq!((ran.code, ran.out.as_str()), (4, ""));
     assert!(ran.err.contains("is open in another process"), "{}", ran.err);
-    assert!(ran.err.ends_with("hint: end the other process or wait for it\n"), "{}", ran.err);
+    assert!(ran.err.ends_with("hint: wait for the other process, or end it\n"), "{}", ran.err);
     drop(open);
     assert_eq!(case.run(&["doctor", "--rebuild"]).code, 0);
 }

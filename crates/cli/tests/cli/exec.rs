@@ -211,7 +211,7 @@ fn exec_gives_its_command_a_pty() {
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     assert!(read_file(&case.path("p/terminal")).starts_with("/dev/pts/"));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("1 file changed; `turnstone undo` takes that back"), "{shown}");
+    assert!(shown.contains("1 file changed; `turnstone undo` reverts this"), "{shown}");
 }
 
 /// Proves R6.
@@ -221,12 +221,9 @@ fn exec_in_uncaptured_directory_warns_of_no_undo() {
     fs_err::create_dir_all(case.path("home")).expect("made");
     let ran = run_program_in(&case, "home", &["exec", "--", "sh", "-c", "echo x > new; exit 2"]);
     assert_eq!(ran.code, 2);
-    assert_eq!(
-        ran.err,
-        "turnstone: no undo here: ~/home is not captured, the command runs anyway\n"
-    );
+    assert_eq!(ran.err, "turnstone: undo is not available in ~/home; the command runs anyway\n");
     let ran = run_program_in(&case, "home", &["status"]);
-    assert!(ran.out.contains("no undo here"), "{}", ran.out);
+    assert!(ran.out.contains("not available"), "{}", ran.out);
     assert_eq!(run_program_in(&case, "home", &["undo"]).code, 0);
     assert_eq!(read_file(&case.path("home/new")), "x\n");
 }
@@ -302,8 +299,8 @@ fn abort_from_another_process_ends_turn_and_allows_undo() {
     assert_eq!(run_program(&case, &["undo"]).code, 0);
     assert!(!case.path("p/new").exists() && !case.path("p/told").exists());
     let ran = run_program(&case, &["session", "abort", &session, "--json"]);
-    let told: Value = serde_json::from_str(&ran.out).expect("JSON");
-    assert_eq!((ran.code, &told["turn"]), (0, &Value::Null), "nothing runs: {ran:?}");
+    let report: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!((ran.code, &report["turn"]), (0, &Value::Null), "nothing runs: {ran:?}");
 }
 
 /// Proves R45.
@@ -316,7 +313,7 @@ fn abort_kills_command_that_ignores_sigterm() {
     let session = read_log(&case)["session"].as_str().expect("a session").to_owned();
     let ran = run_program(&case, &["session", "abort", &session]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("is aborted"), "{}", ran.err);
+    assert!(ran.err.contains("has ended: aborted"), "{}", ran.err);
     assert_eq!(child.wait().expect("ends").code(), Some(137));
     assert_eq!(run_program(&case, &["undo"]).code, 0);
     assert!(!case.path("p/new").exists());

@@ -186,7 +186,7 @@ impl CliFixture {
         self.run_command(&mut self.command(place, args))
     }
 
-    /// Runs a command; the temporary directory is called `~` in what it says.
+    /// Runs a command; the temporary directory is shown as `~` in its output.
     pub(crate) fn run_command(&self, command: &mut Command) -> ProgramOutput {
         let output = command.output().expect("the program runs");
         let root = fs_err::canonicalize(self.root.path()).expect("real path");
@@ -202,7 +202,7 @@ impl CliFixture {
         }
     }
 
-    /// Runs the program and reads what it says as JSON.
+    /// Runs the program and parses its output as JSON.
     pub(crate) fn run_json(&self, args: &[&str]) -> Value {
         let ran = self.run(&[args, &["--json"]].concat());
         assert_eq!(ran.code, 0, "{ran:?}");

@@ -141,9 +141,9 @@ fn odd_files_in_place_of_those_git_reads_block_nothing() {
             let mut exec = case.command(&folder, &["exec", "--", "true"]);
             exec.env("PATH", "/usr/bin:/bin").timeout(Duration::from_secs(60));
             let ran = exec.output().expect("it ends within 60 s");
-            let said = String::from_utf8_lossy(&ran.stderr);
-            assert!(ran.status.code().is_some(), "{put} {name}: {said}");
-            assert!(ran.status.success() || said.contains(name), "{put} {name}: {said}");
+            let stderr = String::from_utf8_lossy(&ran.stderr);
+            assert!(ran.status.code().is_some(), "{put} {name}: {stderr}");
+            assert!(ran.status.success() || stderr.contains(name), "{put} {name}: {stderr}");
         }
     }
     let health = answer(&started, &ask(&case.path("p"), "/global/health"));

@@ -42,12 +42,12 @@ fn jump_moves_to_any_point_and_dry_run_previews() {
     let ran = run_program(&case, &["jump", &turns[0], "--dry-run"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(ran.out, "restore    f  (window)\nremove     g  (window)\n");
-    assert!(ran.err.contains("nothing was changed"), "{}", ran.err);
+    assert!(ran.err.contains("no file was changed"), "{}", ran.err);
     assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
 
     let ran = run_program(&case, &["jump", &turns[0]]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("the conversation stands before msg_"), "{}", ran.err);
+    assert!(ran.err.contains("the conversation is now before msg_"), "{}", ran.err);
     assert_eq!(
         (read_if_exists(&dir, "f").as_deref(), read_if_exists(&dir, "g")),
         (Some("0\n1\n"), None)
@@ -56,9 +56,9 @@ fn jump_moves_to_any_point_and_dry_run_previews() {
     assert_eq!((ran.code, read_if_exists(&dir, "f").as_deref()), (0, Some("0\n1\n2\n")), "{ran:?}");
     // The command that was named brings it all back.
     let (_, command) = ran.err.split_once("`turnstone ").expect("a hint");
-    let words: Vec<&str> = command.split('`').next().expect("quoted").split(' ').collect();
-    let ran = run_program(&case, &words);
-    assert!(ran.err.contains("the conversation stands at its end"), "{ran:?}");
+    let args: Vec<&str> = command.split('`').next().expect("quoted").split(' ').collect();
+    let ran = run_program(&case, &args);
+    assert!(ran.err.contains("the conversation is now at its end"), "{ran:?}");
     assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
 
     // Only files: the conversation stays.
@@ -66,10 +66,10 @@ fn jump_moves_to_any_point_and_dry_run_previews() {
     let report = parse_json(&ran);
     assert_eq!((&report["kind"], &report["dry_run"]), (&"jump".into(), &false.into()));
     assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n"));
-    assert!(run_program(&case, &["status"]).out.contains("head      at the end"));
+    assert!(run_program(&case, &["status"]).out.contains("position  end of the conversation"));
     let ran = run_program(&case, &["jump", "nowhere"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.err.contains("error: nothing in this session is called nowhere\nhint: "));
+    assert!(ran.err.contains("of this session matches \"nowhere\"\nhint: "));
 }
 
 #[test]
@@ -97,7 +97,7 @@ fn jump_reaches_an_abandoned_branch() {
     let ran = run_program(&case, &["jump", &turns[2]]);
 
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("on the line that a later prompt had left behind"), "{}", ran.err);
+    assert!(ran.err.contains("on a branch that a later prompt had abandoned"), "{}", ran.err);
     assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
     let all = run_program(&case, &["log", "--all"]);
     assert!(all.out.contains("  jump") && all.out.contains("  branch"), "{}", all.out);
@@ -187,12 +187,16 @@ fn fork_is_independent_and_origin_is_shown_on_both_sides() {
     assert_eq!(run_program(&case, &["fork", "--at", "nothing"]).code, 1);
     let ran = run_program(&case, &["fork", &session, "--worktree"]);
     assert_eq!(ran.code, 1, "no repository: {ran:?}");
-    assert!(ran.err.contains("is not a git repository\nhint: worktrees need git"), "{}", ran.err);
+    assert!(
+        ran.err.contains("is not a git repository\nhint: worktrees need a git repository"),
+        "{}",
+        ran.err
+    );
 }
 
-/// A worktree as its directory is told.
-fn worktree_path(case: &CliFixture, told: &str) -> PathBuf {
-    case.path(told.strip_prefix("~/").expect("below the data"))
+/// The path of a worktree from its JSON form.
+fn worktree_path(case: &CliFixture, plan: &str) -> PathBuf {
+    case.path(plan.strip_prefix("~/").expect("below the data"))
 }
 
 /// Proves R12.
@@ -313,12 +317,12 @@ fn worktree_dry_run_prints_plan_and_changes_nothing() {
     let dir = worktree_path(&case, &dir);
     fs_err::write(dir.join("only"), "x").expect("written");
 
-    for deed in ["remove", "reset"] {
-        let ran = run_program(&case, &["worktree", deed, "tried", "--dry-run", "--json"]);
+    for action in ["remove", "reset"] {
+        let ran = run_program(&case, &["worktree", action, "tried", "--dry-run", "--json"]);
         assert_eq!(ran.code, 1, "without --force it would be refused: {ran:?}");
-        let told: Value = serde_json::from_str(&ran.out).expect("JSON");
-        assert_eq!(told["lost"]["changes"][0], "only");
-        let ran = run_program(&case, &["worktree", deed, "tried", "--dry-run", "--force"]);
+        let plan: Value = serde_json::from_str(&ran.out).expect("JSON");
+        assert_eq!(plan["lost"]["changes"][0], "only");
+        let ran = run_program(&case, &["worktree", action, "tried", "--dry-run", "--force"]);
         assert_eq!(ran.code, 0, "{ran:?}");
     }
     assert_eq!(read_if_exists(&dir, "only").as_deref(), Some("x"));

@@ -12,7 +12,7 @@ fn export_import_round_trips() {
     let ran = case.run(&["export", "aaa", "-o", "tide.json"]);
     assert_eq!(
         (ran.code, ran.out.as_str(), ran.err.as_str()),
-        (0, "", "wrote ses_aaa1 to tide.json\n")
+        (0, "", "exported ses_aaa1 to tide.json\n")
     );
     let file = case.path("p/tide.json");
     let fresh = CliFixture::empty();
@@ -60,7 +60,7 @@ fn invalid_import_source_is_refused_with_a_hint() {
     ");
     fs_err::write(case.path("p/notes.txt"), "just words").expect("written");
     assert_eq!(case.run(&["import", "notes.txt"]).code, 1);
-    assert!(!case.data_dir().exists(), "nothing was made for an import that did not begin");
+    assert!(!case.data_dir().exists(), "an import that did not begin creates nothing");
 }
 
 #[test]
@@ -71,7 +71,7 @@ fn export_of_unknown_session_writes_no_file() {
     assert!(!case.path("p/out.json").exists());
     let full = case.run(&["export", "aaa", "-o", "missing/out.json"]);
     assert_eq!(full.code, 1);
-    assert!(full.err.starts_with("error: cannot write the export\n  "), "{}", full.err);
+    assert!(full.err.starts_with("error: cannot write "), "{}", full.err);
 }
 
 /// An export whose session allows everything.
@@ -97,9 +97,9 @@ fn imported_rules_take_effect_only_with_trust() {
     let ran = case.run(&["import", &file]);
 
     assert_eq!(ran.code, 0, "{ran:?}");
-    let told = "note: 1 permission rule not in effect; import again with --trust to activate them\n  \
+    let expected = "note: 1 permission rule not in effect; import again with --trust to activate them\n  \
                 session ses_aaa1: bash \"*\" allow\n";
-    assert!(ran.err.contains(told), "{}", ran.err);
+    assert!(ran.err.contains(expected), "{}", ran.err);
     assert_eq!(explain()["action"], "deny", "{}", explain());
     let json = case.run_json(&["import", &file]);
     assert_eq!(json["untrusted"]["rules"], 1, "{json}");
@@ -110,7 +110,7 @@ fn imported_rules_take_effect_only_with_trust() {
     assert!(ran.err.contains("note: 1 permission rule now in effect\n"), "{}", ran.err);
     assert_eq!(explain()["action"], "allow", "{}", explain());
     assert!(!case.run(&["import", &file]).err.contains("permission rule"));
-    assert_eq!(explain()["action"], "allow", "a plain import takes nothing back");
+    assert_eq!(explain()["action"], "allow", "a plain import revokes nothing");
 }
 
 #[test]
@@ -154,8 +154,8 @@ fn import_within_limit(case: &CliFixture, file: &str) -> (i32, String) {
         .current_dir(case.path("p"))
         .output()
         .expect("it runs");
-    let said = [output.stdout, output.stderr].concat();
-    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&said).into_owned())
+    let output_text = [output.stdout, output.stderr].concat();
+    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output_text).into_owned())
 }
 
 /// A hostile export: `unit` again and again between a beginning and an end, `bytes` in all.
@@ -173,9 +173,12 @@ const MESSAGE_PREFIX: &str =
 fn import_of_invalid_elements_uses_little_memory() {
     let case = CliFixture::empty();
     write_hostile_export(&case, 50_000_000, ("[", "0,", "0]"));
-    let (code, said) = import_within_limit(&case, "hostile.json");
-    assert_eq!(code, 1, "{said}");
-    assert!(said.contains("more than 10000 of its elements are not objects"), "{said}");
+    let (code, output_text) = import_within_limit(&case, "hostile.json");
+    assert_eq!(code, 1, "{output_text}");
+    assert!(
+        output_text.contains("more than 10000 of its elements are not objects"),
+        "{output_text}"
+    );
 }
 
 #[test]
@@ -187,9 +190,9 @@ fn import_of_one_huge_element_uses_little_memory() {
     ] {
         let case = CliFixture::empty();
         write_hostile_export(&case, 20_000_000, (&format!("{MESSAGE_PREFIX}{head}"), unit, tail));
-        let (code, said) = import_within_limit(&case, "hostile.json");
-        assert!([0, 1].contains(&code), "{}", said.chars().take(2_000).collect::<String>());
-        assert!(!said.contains("memory allocation"), "{said}");
+        let (code, output_text) = import_within_limit(&case, "hostile.json");
+        assert!([0, 1].contains(&code), "{}", output_text.chars().take(2_000).collect::<String>());
+        assert!(!output_text.contains("memory allocation"), "{output_text}");
     }
 }
 
@@ -204,8 +207,8 @@ fn import_of_many_wide_elements_uses_little_memory() {
     let info = r#"{"id":"ses_x","projectID":"p","directory":"/w","title":"t"}"#;
     let text = format!(r#"{{"info":{info},"messages":{MESSAGE_PREFIX}{}]}}]}}"#, parts.join(","));
     fs_err::write(case.path("p/hostile.json"), text).expect("written");
-    let (code, said) = import_within_limit(&case, "hostile.json");
-    assert_eq!(code, 0, "{}", said.chars().take(2_000).collect::<String>());
-    let report: Value = serde_json::from_str(&said).expect("JSON");
+    let (code, output_text) = import_within_limit(&case, "hostile.json");
+    assert_eq!(code, 0, "{}", output_text.chars().take(2_000).collect::<String>());
+    let report: Value = serde_json::from_str(&output_text).expect("JSON");
     assert_eq!(report["kinds"]["part"]["imported"], 40, "{report}");
 }

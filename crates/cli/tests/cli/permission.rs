@@ -1,4 +1,4 @@
-//! `turnstone permission`: what was approved, which rule decides, and what is taken back.
+//! `turnstone permission`: approvals, deciding rules and revocation.
 
 use turnstone_core::permission::{PermissionRule, RuleAction};
 
@@ -39,15 +39,21 @@ fn explain_names_the_rule_and_its_source() {
     let explain = |permission: &str, pattern: &str| {
         case.run_json(&["permission", "explain", permission, pattern])
     };
-    let told = explain("read", "prod.env");
-    assert_eq!((&told["action"], &told["source"]), (&"ask".into(), &"builtin".into()));
-    assert_eq!(told["rule"]["pattern"], "*.env");
-    let words = case.run(&["permission", "explain", "read", "prod.env"]);
-    assert!(words.out.starts_with("ask: read \"*.env\", rule"), "{}", words.out);
-    assert!(words.out.trim_end().ends_with("built-in defaults"), "{}", words.out);
+    let explanation = explain("read", "prod.env");
+    assert_eq!(
+        (&explanation["action"], &explanation["source"]),
+        (&"ask".into(), &"builtin".into())
+    );
+    assert_eq!(explanation["rule"]["pattern"], "*.env");
+    let output = case.run(&["permission", "explain", "read", "prod.env"]);
+    assert!(output.out.starts_with("ask: read \"*.env\", rule"), "{}", output.out);
+    assert!(output.out.trim_end().ends_with("built-in defaults"), "{}", output.out);
     approve_git_commands(&case);
-    let told = explain("bash", "git log");
-    assert_eq!((&told["action"], &told["source"]), (&"allow".into(), &"approval".into()));
+    let explanation = explain("bash", "git log");
+    assert_eq!(
+        (&explanation["action"], &explanation["source"]),
+        (&"allow".into(), &"approval".into())
+    );
     // Where there is no session, the rules that need none still count.
     let nowhere = case.run_in("nowhere", &["permission", "explain", "question", "x"]);
     assert!(nowhere.out.starts_with("deny: question"), "{nowhere:?}");
@@ -59,21 +65,24 @@ fn explain_lists_rules_of_every_source() {
     let case = CliFixture::with_sessions();
     let config = r#"{ /* OpenCode's */ "permission": { "bash": { "rm *": "deny" }, }, }"#;
     fs_err::write(case.path("p/opencode.json"), config).expect("written");
-    let told = case.run_json(&["permission", "explain", "bash", "rm x"]);
-    assert_eq!((&told["action"], &told["source"]), (&"deny".into(), &"project".into()));
+    let explanation = case.run_json(&["permission", "explain", "bash", "rm x"]);
+    assert_eq!(
+        (&explanation["action"], &explanation["source"]),
+        (&"deny".into(), &"project".into())
+    );
     assert_eq!(case.run(&["permission", "set", "bash", "rm *", "allow"]).code, 0);
-    let words = case.run(&["permission", "explain", "bash", "rm x"]);
-    let lines: Vec<&str> = words.out.lines().collect();
+    let output = case.run(&["permission", "explain", "bash", "rm x"]);
+    let lines: Vec<&str> = output.out.lines().collect();
     assert_eq!(
         lines,
         [
-            "allow: bash \"rm *\", rule 1 of: stored project rules",
-            "  over deny: bash \"rm *\", rule 1 of: project configuration",
-            "  over allow: * \"*\", rule 1 of: built-in defaults",
+            "allow: bash \"rm *\", rule 1 of stored project rules",
+            "  overrides deny: bash \"rm *\", rule 1 of project configuration",
+            "  overrides allow: * \"*\", rule 1 of built-in defaults",
         ]
     );
-    let told = case.run_json(&["permission", "explain", "bash", "rm x"]);
-    let sources = told["layers"].as_array().expect("a list").iter();
+    let explanation = case.run_json(&["permission", "explain", "bash", "rm x"]);
+    let sources = explanation["layers"].as_array().expect("a list").iter();
     let sources: Vec<_> = sources.map(|it| it["source"].clone()).collect();
     assert_eq!(sources, ["builtin", "project", "stored"]);
 
@@ -92,12 +101,15 @@ fn explain_and_errors_hide_secrets_of_the_configuration() {
     let write = |config: &str| fs_err::write(case.path("p/turnstone.json"), config);
     write(r#"{ "permission": { "bash": { "curl -u ada:hunter2 *": "deny" } } }"#).expect("written");
     let explain = ["permission", "explain", "bash", "curl -u ada:hunter2 x"];
-    let told = case.run_json(&explain);
-    assert_eq!((&told["action"], &told["source"]), (&"deny".into(), &"project".into()));
-    assert_eq!(told["rule"]["pattern"], "curl -u [redacted] *");
-    assert!(!told.to_string().contains("hunter2"), "{told}");
-    let words = case.run(&explain);
-    assert!(words.out.starts_with("deny: bash \"curl -u [redacted] *\""), "{}", words.out);
+    let explanation = case.run_json(&explain);
+    assert_eq!(
+        (&explanation["action"], &explanation["source"]),
+        (&"deny".into(), &"project".into())
+    );
+    assert_eq!(explanation["rule"]["pattern"], "curl -u [redacted] *");
+    assert!(!explanation.to_string().contains("hunter2"), "{explanation}");
+    let output = case.run(&explain);
+    assert!(output.out.starts_with("deny: bash \"curl -u [redacted] *\""), "{}", output.out);
     for config in [
         r#"{ "permission": { "bash": { "curl -u ada:hunter2 *": "never" } } }"#,
         r#"{ "permission": { "bash": "hunter2" } }"#,

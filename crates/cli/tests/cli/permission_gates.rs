@@ -39,23 +39,28 @@ fn project_config_cannot_override_user_denial() {
     write_file(&case, "p/turnstone.json", r#"{"permission": {"bash": "allow"}}"#);
     assert_eq!(case.run(&["permission", "set", "bash", "*", "allow"]).code, 0);
     let config = json!({"permission": {"bash": {"*": "ask", "rm *": "deny"}}});
-    let told = run_with_config(&case, "p", &config, &["permission", "explain", "bash", "rm x"]);
-    let lines: Vec<&str> = told.out.lines().collect();
+    let explanation =
+        run_with_config(&case, "p", &config, &["permission", "explain", "bash", "rm x"]);
+    let lines: Vec<&str> = explanation.out.lines().collect();
     assert_eq!(
         lines,
         [
-            "deny: bash \"rm *\", rule 2 of: user configuration (final)",
-            "  over allow: bash \"*\", rule 1 of: stored project rules",
-            "  over allow: bash \"*\", rule 1 of: project configuration",
-            "  over allow: * \"*\", rule 1 of: built-in defaults",
+            "deny: bash \"rm *\", rule 2 of user configuration (final)",
+            "  overrides allow: bash \"*\", rule 1 of stored project rules",
+            "  overrides allow: bash \"*\", rule 1 of project configuration",
+            "  overrides allow: * \"*\", rule 1 of built-in defaults",
         ]
     );
-    let told =
+    let explanation =
         run_with_config(&case, "p", &config, &["permission", "explain", "bash", "rm x", "--json"]);
-    let told: Value = serde_json::from_str(&told.out).expect("JSON");
-    assert_eq!((&told["final"], &told["source"]), (&json!(true), &json!("user")));
-    let told = run_with_config(&case, "p", &config, &["permission", "explain", "bash", "ls"]);
-    assert!(told.out.starts_with("allow: bash"), "a question may be loosened: {told:?}");
+    let explanation: Value = serde_json::from_str(&explanation.out).expect("JSON");
+    assert_eq!((&explanation["final"], &explanation["source"]), (&json!(true), &json!("user")));
+    let explanation =
+        run_with_config(&case, "p", &config, &["permission", "explain", "bash", "ls"]);
+    assert!(
+        explanation.out.starts_with("allow: bash"),
+        "a question may be loosened: {explanation:?}"
+    );
 }
 
 #[test]

@@ -26,8 +26,18 @@ fn collect_runnable(case: &CliFixture, path: &[String], found: &mut Vec<Vec<Stri
     if !usage.contains("<COMMAND>") {
         found.push(path.to_vec());
     }
-    let listed = ran.out.lines().skip_while(|line| *line != "Commands:").skip(1);
-    for line in listed.take_while(|line| !line.is_empty()) {
+    let mut is_command_list = false;
+    for line in ran.out.lines() {
+        if !line.starts_with(' ') {
+            // The top-level page lists the commands under several headings.
+            is_command_list = match path.is_empty() {
+                true => line.ends_with(':') && line != "Options:",
+                false => line == "Commands:",
+            };
+        }
+        if !is_command_list {
+            continue;
+        }
         // A line that goes on with a description is indented further.
         let Some(name) = line.strip_prefix("  ").filter(|name| !name.starts_with(' ')) else {
             continue;
@@ -46,51 +56,65 @@ fn help_lists_every_command() {
     let ran = case.run(&["-h"]);
     assert_eq!((ran.code, ran.err.as_str()), (0, ""));
     assert_snapshot!(ran.out, @r"
-    The durable memory and the undo of coding agents
+    Turnstone keeps a durable record of what coding agents do in your projects: every session, prompt,
+    command and changed file. With it you can undo exactly what one agent did, today or next week, while
+    your own edits stay as they are.
 
     Usage: turnstone [OPTIONS] <COMMAND>
 
-    Commands:
+    Run agents and undo their changes:
       exec         Run any command as a turn that can be undone
-      undo         Take back what a turn did, and nothing else
-      redo         Bring back what undo took
-      jump         Go to any point a session has been at, back or forth
-      checkpoint   Give the point a session stands at a name, to jump to later
-      fork         Copy a session, up to a message or as far as it stands, into one of its own
-      diff         Show what a session changed, or a turn, an answer, or what lies between two points
-      log          Show what happened in a session: turns, the files they changed, operations, forks
-      status       Say where you are: project, session, what runs, whether undo works
-      tour         See undo at work in a temporary project, in less than a minute
-      serve        Serve the HTTP API for OpenCode clients and native clients
-      session      List, show and tidy up sessions
-      snapshot     Capture a directory, compare, restore, and take that back
+      undo         Undo exactly what a turn did, and nothing else
+      redo         Redo what was undone
+      jump         Go to an earlier or later point of a session
+      checkpoint   Create a checkpoint to jump back to
+      fork         Copy a session, whole or up to a message
+
+    See what happened:
+      status       Show project, session, running commands and whether undo works here
+      log          Show the history of a session: turns, changed files, operations and forks
+      diff         Show the changes of a session, a turn, or between two points
+      session      List, show, rename, archive and delete sessions
+      search       Search titles, messages, reasoning, tool calls and changed paths
+      stats        Show totals of sessions, tokens, costs, models and tools
       todo         Show or change the to-do list of a session
-      permission   List, explain, set and revoke permissions of tools
-      project      List projects, tell where they went, forget them
-      worktree     Make, reset and remove further checkouts of this project
-      search       Search titles, messages, reasoning, tools and changed paths
-      stats        Count sessions, tokens, costs, models and tools
-      import       Take over sessions of OpenCode
-      export       Write a session as OpenCode's export does
-      forget       Remove what was kept of files, for good
+
+    Manage files, projects and permissions:
+      snapshot     Capture a directory, compare captures, restore files
+      worktree     Create, reset and remove git worktrees of this project
+      project      List, relink and remove projects
+      permission   List, explain, set and revoke permissions of agents
+      forget       Permanently erase recorded file contents, such as a leaked secret
+
+    Work with OpenCode:
+      serve        Serve the HTTP API for OpenCode clients and native clients
+      import       Import sessions from OpenCode
+      export       Export a session in OpenCode's format
+
+    Check and maintain the data:
       doctor       Check the data directory and the database
-      db           Look after the database
-      completions  Print completions for a shell
+      db           Maintain the database
+
+    Help and setup:
+      tour         Watch undo at work in a temporary project, in less than a minute
+      completions  Print shell completions
       man          Print the man page, or write one per command into a directory
-      help         Print this message or the help of the given subcommand(s)
+      help         Print help for a command
 
     Options:
-      -h, --help     Print help (see more with '--help')
-      -V, --version  Print version
-
-    Global options:
           --data <DIR>    Data directory [env: TURNSTONE_DATA] [default: turnstone in the XDG data
                           directory]
-          --json          Print data as one JSON document
-          --color <WHEN>  Use colour: auto, always or never (NO_COLOR is honoured)
-      -v, --verbose...    Say more on stderr; repeat for more
+          --json          Print data as JSON
+          --color <WHEN>  When to use colours: auto, always or never (NO_COLOR is respected)
+      -v, --verbose...    Log more to stderr; repeat for more detail
+      -h, --help          Print help (see more with '--help')
+      -V, --version       Print version
     ");
-    assert!(case.run(&["--help"]).out.contains("70  a bug in turnstone: please report it"));
+    assert!(
+        case.run(&["--help"])
+            .out
+            .contains("70  internal error: a bug in Turnstone, please report it")
+    );
 }
 
 #[test]

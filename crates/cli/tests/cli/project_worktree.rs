@@ -1,4 +1,4 @@
-//! `turnstone project` and `turnstone worktree`: told where things are, and nothing of the user goes.
+//! `turnstone project` and `turnstone worktree`: relinking, and no loss of user data.
 
 use std::path::Path;
 
@@ -8,15 +8,15 @@ use crate::exec::run_program_in;
 use crate::fixture::{CliFixture, ProgramOutput};
 
 #[expect(clippy::disallowed_methods, reason = "git itself makes the repositories of tests")]
-fn run_git(dir: &Path, words: &[&str]) {
+fn run_git(dir: &Path, args: &[&str]) {
     let done = std::process::Command::new("git")
         .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
-        .args(words)
+        .args(args)
         .current_dir(dir)
         .env("GIT_CONFIG_GLOBAL", "/dev/null")
         .output()
         .expect("git runs");
-    assert!(done.status.success(), "{words:?}: {}", String::from_utf8_lossy(&done.stderr));
+    assert!(done.status.success(), "{args:?}: {}", String::from_utf8_lossy(&done.stderr));
 }
 
 fn fixture_with_repository() -> CliFixture {
@@ -29,8 +29,8 @@ fn fixture_with_repository() -> CliFixture {
     case
 }
 
-fn run_program(case: &CliFixture, words: &[&str]) -> ProgramOutput {
-    run_program_in(case, "p", words)
+fn run_program(case: &CliFixture, args: &[&str]) -> ProgramOutput {
+    run_program_in(case, "p", args)
 }
 
 fn parse_json(ran: &ProgramOutput) -> Value {
@@ -44,7 +44,7 @@ fn worktree_is_created_listed_and_removed_with_force() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let directory = case.path(ran.out.trim().strip_prefix("~/").expect("below the data"));
     assert!(directory.ends_with("try-it") && directory.join("f").exists());
-    assert!(ran.err.contains("made worktree try-it on branch opencode/try-it"), "{}", ran.err);
+    assert!(ran.err.contains("created worktree try-it on branch opencode/try-it"), "{}", ran.err);
     let listed = parse_json(&run_program(&case, &["worktree", "list", "--json"]));
     assert_eq!((&listed[0]["name"], &listed[0]["made"]), (&"try-it".into(), &true.into()));
 
@@ -58,7 +58,7 @@ fn worktree_is_created_listed_and_removed_with_force() {
 
     let ran = run_program(&case, &["worktree", "remove", "try-it", "--force"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("its files before are snapshot "), "{}", ran.err);
+    assert!(ran.err.contains("its previous files are in snapshot "), "{}", ran.err);
     assert!(!directory.exists());
 }
 
@@ -73,7 +73,7 @@ fn project_removal_keeps_its_directory() {
     let plan = run_program(&case, &["project", "remove", &id[..8], "--dry-run"]);
     assert_eq!(plan.out.lines().count(), 2, "{plan:?}");
     let ran = run_program(&case, &["project", "remove", &id]);
-    assert_eq!(ran.code, 1, "nobody said yes: {ran:?}");
+    assert_eq!(ran.code, 1, "not confirmed: {ran:?}");
     assert_eq!(run_program(&case, &["project", "remove", &id, "--yes"]).code, 0);
 
     assert_eq!(
@@ -96,7 +96,7 @@ fn project_relink_moves_sessions_along() {
     let ran = run_program_in(&case, "q", &["project", "relink", &id, "../moved"]);
 
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("1 session moved along"), "{}", ran.err);
+    assert!(ran.err.contains("1 session moved to project "), "{}", ran.err);
     assert_eq!(run_program_in(&case, "moved", &["undo"]).code, 0);
     assert!(!case.path("moved/f").exists());
 }

@@ -76,15 +76,15 @@ fn retry_after_crash_answers_queued_prompt_once() {
     );
     served.request_as_driver(&begun, &format!("{base}/end"), &json!({ "outcome": "completed" }));
 
-    let (code, said) = read_response(&mut again);
-    assert_eq!((code, &said["info"]["id"]), (200, &json!(made)), "{said}");
-    assert_eq!(served.list_messages(&session).len(), 2, "it was said once");
+    let (code, response) = read_response(&mut again);
+    assert_eq!((code, &response["info"]["id"]), (200, &json!(made)), "{response}");
+    assert_eq!(served.list_messages(&session).len(), 2, "it was stored once");
     let (_, repeated) = read_response(&mut served.request_with_key(
         IDEMPOTENCY_KEY,
         &message_path(&session),
         &prompt_body(),
     ));
-    assert_eq!(repeated, said);
+    assert_eq!(repeated, response);
 }
 
 /// Proves R43.
@@ -105,18 +105,18 @@ fn retry_after_crash_reports_interrupted_turn() {
         drop(open);
 
         let served = TestServer::start(&case);
-        let (code, said) = read_response(&mut served.request_with_key(
+        let (code, response) = read_response(&mut served.request_with_key(
             IDEMPOTENCY_KEY,
             &message_path(&session),
             &prompt_body(),
         ));
 
         if has_begun {
-            assert_eq!((code, &said["info"]["role"]), (200, &json!("assistant")), "{said}");
-            assert_eq!(said["info"]["error"]["name"], "MessageAbortedError");
+            assert_eq!((code, &response["info"]["role"]), (200, &json!("assistant")), "{response}");
+            assert_eq!(response["info"]["error"]["name"], "MessageAbortedError");
         } else {
-            assert_eq!((code, &said["_tag"]), (409, &json!("UnansweredError")), "{said}");
-            assert_eq!(said["state"], "interrupted");
+            assert_eq!((code, &response["_tag"]), (409, &json!("UnansweredError")), "{response}");
+            assert_eq!(response["state"], "interrupted");
         }
         let (_, status) = served.request("GET", "/session/status", &Value::Null);
         assert_eq!(status, json!({}), "nothing is stuck");

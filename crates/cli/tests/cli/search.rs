@@ -72,7 +72,7 @@ fn search_without_hits_says_so() {
     let case = CliFixture::with_sessions();
     let ran = case.run(&["search", "lighthouse", "\u{1b}[1mkeeper"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, ""));
-    assert_eq!(ran.err, "nothing found for lighthouse ␛[1mkeeper\n");
+    assert_eq!(ran.err, "no matches for lighthouse ␛[1mkeeper\n");
     let none = case.run(&["search", "\"'*"]);
     assert_eq!(none.code, 1);
     assert_snapshot!(none.err, @"error: the query has no word to search for");

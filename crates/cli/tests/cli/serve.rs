@@ -1,4 +1,4 @@
-//! `turnstone serve` as a program: what it says, what it never says, and what it asks of the system.
+//! `turnstone serve` as a program: its output, secrets it never prints, and its use of the system.
 
 use std::io::{Read, Write};
 use std::net::TcpStream;
@@ -39,15 +39,15 @@ fn get(address: &str, path: &str, head: &str) -> String {
     answer
 }
 
-/// What it said on stderr, once it was told to stop.
+/// Its stderr after it was stopped.
 #[expect(clippy::disallowed_methods, reason = "the system sends the signal")]
 fn stop_and_read_stderr(mut child: Child) -> String {
     let stopped = Command::new("kill").arg(child.id().to_string()).status().expect("runs");
     assert!(stopped.success());
-    let mut words = String::new();
-    child.stderr.take().expect("stderr").read_to_string(&mut words).expect("text");
-    assert!(child.wait().expect("ends").success(), "{words}");
-    words
+    let mut stderr = String::new();
+    child.stderr.take().expect("stderr").read_to_string(&mut stderr).expect("text");
+    assert!(child.wait().expect("ends").success(), "{stderr}");
+    stderr
 }
 
 fn send_sample_requests(address: &str) {
@@ -64,13 +64,13 @@ fn print_logs_logs_requests_without_secrets() {
     let case = CliFixture::empty();
     let (child, address) = start_server(&case, "exec turnstone serve --port 0 --json --print-logs");
     send_sample_requests(&address);
-    let words = stop_and_read_stderr(child);
+    let stderr = stop_and_read_stderr(child);
     for line in ["GET /global/health 200", "GET /session 200", "GET /agent 401", "GET /nowhere 404"]
     {
-        assert!(words.contains(line), "{line} in {words}");
+        assert!(stderr.contains(line), "{line} in {stderr}");
     }
     for secret in ["hush", BASIC_TOKEN, "Z3Vlc3M6aHVzaA", "needle", "auth_token"] {
-        assert!(!words.contains(secret), "{secret} in {words}");
+        assert!(!stderr.contains(secret), "{secret} in {stderr}");
     }
 }
 
@@ -101,7 +101,7 @@ fn invalid_cors_origin_is_refused() {
     for wrong in ["*", "app.example", "https://app.example/", "https://*.example", "HTTPS://A.b"] {
         let ran = case.run(&["serve", "--port", "0", "--cors", wrong]);
         assert_eq!(ran.code, 1, "{wrong}: {}", ran.err);
-        assert!(ran.err.contains("is not an origin"), "{}", ran.err);
+        assert!(ran.err.contains("is not a CORS origin"), "{}", ran.err);
     }
 }
 

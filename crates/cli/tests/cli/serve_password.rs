@@ -107,7 +107,7 @@ fn password_stdin_reads_the_password() {
     });
     assert_password_required(&started);
     let ran = case.run(&["serve", "--port", "0", "--password-stdin"]);
-    assert_eq!(ran.code, 1, "an empty password is none: {}", ran.err);
+    assert_eq!(ran.code, 1, "an empty password is rejected: {}", ran.err);
 }
 
 fn discard_stderr(command: &mut std::process::Command) {

@@ -166,7 +166,7 @@ fn shell_command_is_recorded_as_undoable_turn() {
         let undone = crate::exec::run_program(&case, &["undo"]);
         assert_eq!(undone.code, 0, "{undone:?}");
     }
-    assert!(!case.path("p").join("made").exists(), "both commands are taken back");
+    assert!(!case.path("p").join("made").exists(), "both commands are undone");
 }
 
 /// Proves R45.

@@ -67,8 +67,8 @@ fn stats_filter_by_project_and_days() {
     let outside = case.run_in("nowhere", &["stats", "--project"]);
     assert_eq!(outside.code, 1);
     assert_snapshot!(outside.err, @r"
-    error: ~/nowhere belongs to no project
-    hint: name one with --project ID
+    error: ~/nowhere does not belong to a project
+    hint: choose a project with `--project ID`, or run `turnstone exec` here to create one
     ");
     assert_eq!(case.run(&["stats", "--project", "zz"]).code, 1);
 }

@@ -1,4 +1,4 @@
-//! `turnstone undo`, `redo`, `log` and `status`: exactly the turn, in words that help.
+//! `turnstone undo`, `redo`, `log` and `status`: exact undo and helpful messages.
 
 use serde_json::Value;
 
@@ -29,13 +29,17 @@ fn undo_keeps_later_edits_and_redo_restores_the_turn() {
         ran.out,
         "remove     new  (window)\nremove     sub/z  (window)\nmerge      f  (window)\n"
     );
-    assert!(ran.err.contains("2 to remove, 1 to merge; nothing was changed\n"), "{}", ran.err);
+    assert!(
+        ran.err.contains("2 files to remove, 1 file to merge (dry run: no file was changed)\n"),
+        "{}",
+        ran.err
+    );
     assert_eq!(read_file_in_project(&case, "new"), "x\n");
 
     let ran = run_program(&case, &["undo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.starts_with("taking back: sh -c 'sed -i s/2/two/ f;"), "{}", ran.err);
-    assert!(ran.err.ends_with("hint: `turnstone redo` brings it back\n"), "{}", ran.err);
+    assert!(ran.err.starts_with("undoing: sh -c 'sed -i s/2/two/ f;"), "{}", ran.err);
+    assert!(ran.err.ends_with("hint: `turnstone redo` restores these changes\n"), "{}", ran.err);
     assert_eq!(read_file_in_project(&case, "f"), TEN_LINES.replace("9\n", "nine\n"));
     assert!(!case.path("p/new").exists() && !case.path("p/sub").exists());
     let ran = run_program(&case, &["undo"]);
@@ -75,13 +79,13 @@ fn conflict_names_reason_and_restore_command() {
     assert_eq!(ran.code, 4, "{ran:?}");
     assert_eq!(
         ran.out,
-        "removed    new  (window)\nconflict   f  (the same lines were changed since)\n"
+        "removed    new  (window)\nconflict   f  (the same lines have changed since)\n"
     );
     assert_eq!(read_file_in_project(&case, "f"), TEN_LINES.replace("2\n", "zwei\n"), "left alone");
     let (_, command) = ran.err.split_once("`turnstone snapshot restore ").expect("a way out");
-    let (words, _) = command.split_once('`').expect("quoted");
+    let (restore_args, _) = command.split_once('`').expect("quoted");
     let mut args = vec!["snapshot", "restore"];
-    args.extend(words.split(' '));
+    args.extend(restore_args.split(' '));
     assert_eq!(run_program(&case, &args).code, 0, "{args:?}");
     assert_eq!(read_file_in_project(&case, "f"), TEN_LINES);
 }
@@ -95,7 +99,11 @@ fn contended_path_is_kept_until_both_turns_are_undone() {
     let mut one = start_program(&case, &["exec", "--title", "one", "--", "sh", "-c", slow]);
     await_file(&case.path("wrote"));
     let ran = exec_shell(&case, "echo two >> plan; echo x > mine");
-    assert!(ran.err.starts_with("turnstone: another command runs here (one, ses_"), "{}", ran.err);
+    assert!(
+        ran.err.starts_with("turnstone: another command is running here (one, ses_"),
+        "{}",
+        ran.err
+    );
     let busy = run_program(&case, &["status", "--json"]);
     let busy: Value = serde_json::from_str(&busy.out).expect("JSON");
     assert_eq!(busy["at_work"].as_array().map(Vec::len), Some(1), "{busy}");
@@ -108,12 +116,16 @@ fn contended_path_is_kept_until_both_turns_are_undone() {
     let two = two.expect("the second session")["id"].as_str().expect("an id").to_owned();
     let ran = run_program(&case, &["undo", "--session", &two]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.out.contains("contended  plan  (perhaps changed by trn_"), "{}", ran.out);
+    assert!(
+        ran.out.contains("contended  plan  (may also have been changed by trn_"),
+        "{}",
+        ran.out
+    );
     assert_eq!(read_file_in_project(&case, "plan"), "plan\none\ntwo\n");
 
     let (_, command) = ran.err.split_once("together: `turnstone ").expect("a command");
-    let words: Vec<&str> = command.split('`').next().expect("quoted").split(' ').collect();
-    let ran = run_program(&case, &words);
+    let args: Vec<&str> = command.split('`').next().expect("quoted").split(' ').collect();
+    let ran = run_program(&case, &args);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert_eq!(read_file_in_project(&case, "plan"), "plan\n");
     assert_eq!(run_program(&case, &["redo", "--session", &two]).code, 0);
@@ -136,7 +148,7 @@ fn undo_is_refused_while_a_turn_runs() {
     assert!(child.wait().expect("ends").success());
     assert_eq!((ran.code, read_file_in_project(&case, "new").as_str()), (4, "x\n"), "{ran:?}");
     assert_eq!(second.code, 125, "{second:?}");
-    assert!(status.out.contains("turn      running trn_"), "{}", status.out);
+    assert!(status.out.contains("turn      trn_"), "{}", status.out);
 }
 
 #[test]
@@ -153,7 +165,7 @@ fn undo_honours_path_files_conversation_and_named_only() {
     let turn = read_log(&case)["entries"][0]["id"].as_str().expect("an id").to_owned();
     let ran = run_program(&case, &["undo", &turn, "--conversation"]);
     assert_eq!((ran.code, read_file_in_project(&case, "a").as_str()), (0, "a\n"), "{ran:?}");
-    assert!(run_program(&case, &["status"]).out.contains("head      before msg_"));
+    assert!(run_program(&case, &["status"]).out.contains("position  before msg_"));
     assert_eq!(run_program(&case, &["undo", "trn_zzz"]).code, 1);
 }
 
@@ -172,8 +184,8 @@ fn undo_reports_moved_head_and_keeps_commits() {
     );
     let ran = run_program(&case, &["undo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    let at = ran.err.find("git has moved: main ").expect("said");
-    assert!(ran.err[at..].contains("→ next ") && ran.err.contains("commits never"), "{}", ran.err);
+    let at = ran.err.find("git HEAD has moved: main ").expect("a note");
+    assert!(ran.err[at..].contains("→ next ") && ran.err.contains("never commits"), "{}", ran.err);
     assert_eq!(read_file_in_project(&case, "f"), "old\n");
     let count = exec_shell(&case, "git rev-list --count HEAD");
     assert_eq!(count.out, "2\n");
@@ -202,12 +214,13 @@ fn missing_session_error_suggests_exec() {
         assert_eq!(ran.code, 1, "{ran:?}");
         assert_eq!(
             ran.err,
-            "error: there is no session in ~/p\nhint: `turnstone exec -- COMMAND` runs a command that can be undone\n"
+            "error: no session in ~/p\n\
+             hint: start one with `turnstone exec -- COMMAND`, or choose one with `--session ID`\n"
         );
     }
     let ran = run_program(&case, &["status"]);
     assert_eq!(ran.code, 0);
-    assert!(ran.out.contains("undo      works; nothing is captured yet"), "{}", ran.out);
+    assert!(ran.out.contains("undo      available; nothing captured yet"), "{}", ran.out);
 }
 
 /// Proves R19.
@@ -224,7 +237,7 @@ fn abandoned_turns_stay_in_the_log() {
     assert!(!ran.out.contains("echo x > one") || ran.out.matches("completed").count() == 1);
     let ran = run_program(&case, &["log", "--all"]);
     assert!(
-        ran.out.contains("(left behind by a later prompt)\n  sh -c 'echo x > one'"),
+        ran.out.contains("(abandoned by a later prompt)\n  sh -c 'echo x > one'"),
         "{}",
         ran.out
     );
@@ -241,18 +254,22 @@ fn undo_without_effect_exits_with_4_and_keeps_head() {
 
     let ran = run_program(&case, &["undo", "--dry-run"]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.err.contains("the conversation would stay where it is\n"), "{}", ran.err);
+    assert!(ran.err.contains("the conversation would not change\n"), "{}", ran.err);
     for _ in 0..2 {
         let ran = run_program(&case, &["undo"]);
         assert_eq!(ran.code, 4, "the turn is still there to be undone: {ran:?}");
-        assert!(ran.err.contains("no file could follow: the conversation stays"), "{}", ran.err);
+        assert!(
+            ran.err.contains("no files could be undone: the conversation does not"),
+            "{}",
+            ran.err
+        );
         assert!(ran.err.contains("`turnstone undo --conversation`"), "{}", ran.err);
     }
     let ran = run_program(&case, &["redo"]);
-    assert_eq!(ran.code, 1, "nothing was taken: {ran:?}");
+    assert_eq!(ran.code, 1, "nothing to redo: {ran:?}");
     let ran = run_program(&case, &["undo", "--json"]);
-    let told: Value = serde_json::from_str(&ran.out).expect("JSON");
-    assert_eq!((ran.code, &told["without_effect"]), (4, &true.into()));
+    let result: Value = serde_json::from_str(&ran.out).expect("JSON");
+    assert_eq!((ran.code, &result["without_effect"]), (4, &true.into()));
 
     assert_eq!(run_program(&case, &["undo", "--conversation"]).code, 0);
     assert_eq!(run_program(&case, &["undo"]).code, 1, "now it is gone");
@@ -300,11 +317,14 @@ fn project_rule_denies_undo_even_to_a_person() {
         (read_file_in_project(&case, "f").as_str(), read_file_in_project(&case, "g").as_str()),
         ("x\n", "y\n")
     );
-    let told = run_program(&case, &["permission", "explain", "revert", "f"]);
-    assert!(told.out.starts_with("deny: revert \"f\", rule 1 of: stored project"), "{told:?}");
-    let told = run_program(&case, &["permission", "explain", "revert", "g", "--json"]);
-    let told: Value = serde_json::from_str(&told.out).expect("JSON");
-    assert_eq!((&told["action"], &told["tool"]["action"]), (&"allow".into(), &"ask".into()));
+    let result = run_program(&case, &["permission", "explain", "revert", "f"]);
+    assert!(
+        result.out.starts_with("you     deny: revert \"f\", rule 1 of stored project"),
+        "{result:?}"
+    );
+    let result = run_program(&case, &["permission", "explain", "revert", "g", "--json"]);
+    let result: Value = serde_json::from_str(&result.out).expect("JSON");
+    assert_eq!((&result["action"], &result["tool"]["action"]), (&"allow".into(), &"ask".into()));
 
     assert_eq!(run_program(&case, &["undo", "--path", "g"]).code, 0);
     assert_eq!(run_program(&case, &["permission", "unset", "revert", "f"]).code, 0);
@@ -323,8 +343,8 @@ fn non_regular_config_file_stops_undo() {
             let ran = run_program(&case, &["undo"]);
 
             assert_ne!(ran.code, 0, "{name} -> {target}: {ran:?}");
-            let told = format!("{name} is not a regular file");
-            assert!(ran.err.contains(&told), "{name} -> {target}: {ran:?}");
+            let result = format!("{name} is not a regular file");
+            assert!(ran.err.contains(&result), "{name} -> {target}: {ran:?}");
             assert_eq!(
                 read_file_in_project(&case, "new"),
                 "x\n",

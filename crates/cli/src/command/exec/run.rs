@@ -23,46 +23,45 @@ use crate::session_lookup;
 use crate::text;
 use crate::ui::{Ui, WARNING_STYLE, apply_style};
 
-/// The longest title made of a command line.
+/// Maximum width of a title made from a command line.
 const MAX_TITLE_WIDTH: usize = 80;
 
 /// Run any command as a turn that can be undone
 ///
-/// The directory is captured before and after; what changed between belongs to the turn, and
-/// `turnstone undo` takes exactly that back. Input, output, signals and the terminal are the
-/// command's own, and so is the exit code: 128 + n if a signal ended it, 127 or 126 if it could
-/// not be started, 125 if turnstone could not begin. If turnstone is killed the command is ended,
-/// and the next turnstone finds out what it changed.
+/// Captures the directory before and after the command. What changed in between belongs to the turn,
+/// and `turnstone undo` undoes exactly that. Input, output, signals and the terminal are passed through
+/// to the command. The exit code is that of the command, 128 + n if signal n ended it, 127 or 126 if it
+/// could not be started, or 125 if Turnstone itself failed. If Turnstone is killed, the command is ended
+/// too, and the next Turnstone command in this directory records what it had changed.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  turnstone exec -- my-agent \"mend the tide table\"\n  \
+#[command(after_help = "Examples:\n  turnstone exec -- my-agent \"fix the tide table\"\n  \
                         turnstone exec --session ses_e21d -- make fmt\n  \
                         turnstone exec --worktree=other-way -- my-agent")]
 pub(crate) struct ExecArgs {
-    /// Go on with this session instead of beginning one: its id, or a beginning no other id has
+    /// Continue this session instead of starting a new one: ID or unique prefix
     #[arg(long, value_name = "ID")]
     session: Option<IdPrefix>,
 
-    /// The title of the session [default: the command]
+    /// Title of the new session [default: the command]
     #[arg(long, value_name = "TITLE", conflicts_with = "session")]
     title: Option<String>,
 
-    /// Run it in a worktree of its own, made if there is none of that name; without a name, two
-    /// words are drawn
+    /// Run in the worktree NAME, which is created if needed; without NAME, a random name is generated
     #[arg(long, value_name = "NAME", num_args = 0..=1, require_equals = true)]
     #[arg(default_missing_value = "", conflicts_with = "session")]
     worktree: Option<String>,
 
-    /// The command and its arguments
+    /// Command and arguments
     #[arg(value_name = "CMD", required = true, num_args = 1.., trailing_var_arg = true)]
     #[arg(allow_hyphen_values = true, value_hint = clap::ValueHint::CommandWithArguments)]
     command: Vec<OsString>,
 }
 
-/// Runs the command; our own failures before it starts have a code of their own (R33).
+/// Runs the command; a failure before its start exits with a separate code (R33).
 ///
 /// # Errors
 ///
-/// None: they are told here.
+/// None: errors are printed here.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<ProgramExit, CliError> {
     Ok(match execute(ui, app, args) {
         Ok(code) => ProgramExit::CommandCode(code),
@@ -83,7 +82,7 @@ fn execute(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<u8, CliError> {
     };
     let session = resolve_or_create_session(app, &engine, &ctx, args, &line, &place)?;
     let begin = || engine.turns().commands().begin_exec(&ctx, &session, &line);
-    let mut execution = ui.with_spinner("capturing the directory, so that undo works", begin)?;
+    let mut execution = ui.with_spinner("capturing the directory for undo", begin)?;
     warn_undo_limits(ui, &session, &execution);
     let ExecutionResult { end, code, left_running: left } =
         supervised_run::run_supervised(app, &engine, &ctx, &mut execution, &place, &args.command)?;
@@ -95,25 +94,27 @@ fn execute(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<u8, CliError> {
     }
     if left > 0 {
         let count = number_format::format_counted(left, "process");
-        ui.print_note(&format!("turnstone: {count} left running; what they change is in no turn"));
+        ui.print_note(&format!(
+            "turnstone: {count} still running; later changes cannot be undone with this turn"
+        ));
     }
     let covered = execution.call.is_covered();
-    let ended = ui.with_spinner("looking what changed", || {
+    let ended = ui.with_spinner("recording what changed", || {
         engine.turns().commands().end(&app.context(), execution, &end)
     });
     match ended {
         Ok(closed) => print_change_count(ui, closed.filter(|_| covered).as_ref()),
-        // The command has run: its code is what a script wants. The books are closed later.
+        // The command has run, so its exit code is returned. Recovery records the changes later.
         Err(error) => {
             ui.print_error(&error.into());
-            ui.print_note("turnstone: the next turnstone here finds out what the command changed");
+            ui.print_note("turnstone: the next Turnstone command here records what was changed");
         }
     }
     app.run_maintenance(&engine);
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_NOT_STARTED))
 }
 
-/// The session the command belongs to: the one named, or a new one.
+/// The given session, or a new one.
 fn resolve_or_create_session(
     app: &CliApp,
     engine: &Engine,
@@ -129,7 +130,7 @@ fn resolve_or_create_session(
             let (id, home) = (&session.id, text::sanitize_line(&session.directory));
             return Err(CliError::Refused {
                 what: format!("session {id} belongs to {home}, not to this directory"),
-                hint: Some(format!("change to {home}, or leave --session out")),
+                hint: Some(format!("run it in {home}, or omit --session")),
             });
         }
         return Ok(session);
@@ -146,7 +147,7 @@ fn resolve_or_create_session(
     Ok(engine.projects().create_session(ctx, directory, &new)?)
 }
 
-/// The worktree of that name, or a new one.
+/// Finds the worktree of this name or creates it.
 fn find_or_create_worktree(
     ui: &mut Ui,
     app: &CliApp,
@@ -170,7 +171,7 @@ fn find_or_create_worktree(
     Ok(found.directory)
 }
 
-/// The session whose command runs this one, while it does: the inner window then wins (R3).
+/// The running session that this command was started from; the inner window then wins (R3).
 fn find_parent_session(
     app: &CliApp,
     engine: &Engine,
@@ -186,31 +187,27 @@ fn find_parent_session(
     })?)
 }
 
-/// Says what undo will not be able to do, before the command runs.
+/// Warns about limits of undo before the command runs.
 fn warn_undo_limits(ui: &mut Ui, session: &Session, execution: &CommandExecution) {
     let mark = apply_style(WARNING_STYLE, "turnstone:");
     if execution.call.is_over_budget() {
-        ui.print_note(&format!(
-            "{mark} no room for what undo needs: this command cannot be undone"
-        ));
+        ui.print_note(&format!("{mark} no space for undo data: this command cannot be undone"));
     } else if !execution.call.is_covered() {
         let place = text::sanitize_line(&session.directory);
-        ui.print_note(&format!(
-            "{mark} no undo here: {place} is not captured, the command runs anyway"
-        ));
+        ui.print_note(&format!("{mark} undo is not available in {place}; the command runs anyway"));
     }
-    for beside in &execution.concurrent {
-        let title = text::truncate_to_width(&text::sanitize_line(&beside.title), MAX_TITLE_WIDTH);
-        let other = &beside.session;
+    for other in &execution.concurrent {
+        let title = text::truncate_to_width(&text::sanitize_line(&other.title), MAX_TITLE_WIDTH);
+        let other = &other.session;
         ui.print_note(&format!(
-            "{mark} another command runs here ({title}, {other}); files that both change can only \
-             be undone together"
+            "{mark} another command is running here ({title}, {other}); files that both change \
+             can only be undone together"
         ));
-        ui.print_hint("to keep them apart: `turnstone exec --worktree -- COMMAND`");
+        ui.print_hint("to keep them separate, use `turnstone exec --worktree -- COMMAND`");
     }
 }
 
-/// Says what can be undone, to a person who watches.
+/// Prints the number of changed files on a terminal.
 fn print_change_count(ui: &mut Ui, closed: Option<&ClosedCall>) {
     let Some(closed) =
         closed.filter(|closed| ui.is_stderr_terminal() && !closed.changes.is_empty())
@@ -218,5 +215,5 @@ fn print_change_count(ui: &mut Ui, closed: Option<&ClosedCall>) {
         return;
     };
     let files = number_format::format_counted(closed.changes.len(), "file");
-    ui.print_dim_note(&format!("turnstone: {files} changed; `turnstone undo` takes that back"));
+    ui.print_dim_note(&format!("turnstone: {files} changed; `turnstone undo` reverts this"));
 }

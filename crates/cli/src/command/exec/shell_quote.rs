@@ -1,8 +1,8 @@
-//! A command line as a person would type it.
+//! Quotes a command line for a shell.
 
 use std::ffi::OsString;
 
-/// The words of a command in one line, quoted where a shell would need it.
+/// Joins the words of a command, quoting where a shell needs it.
 pub(crate) fn quote_command(words: &[OsString]) -> String {
     let words: Vec<String> = words.iter().map(|word| quote_word(&word.to_string_lossy())).collect();
     words.join(" ")
@@ -13,7 +13,7 @@ fn quote_word(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) {
         return word.to_owned();
     }
-    // Double quotes, if that is easier to read and nothing in it means anything there.
+    // Double quotes read better around an apostrophe if nothing inside is special there.
     if word.contains('\'') && !word.contains(['"', '$', '`', '\\', '!']) {
         return format!("\"{word}\"");
     }

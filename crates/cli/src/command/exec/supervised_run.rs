@@ -1,4 +1,4 @@
-//! Running the command: under a supervisor, with a terminal of its own where there is one.
+//! Runs the command under a supervisor, on a pseudo-terminal if there is a terminal.
 
 use std::ffi::OsString;
 use std::io::{self, IsTerminal};
@@ -20,20 +20,20 @@ use crate::app::CliApp;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 
-/// How often what dead processes left is looked for (R45).
+/// Interval of recovery while a command runs (R45).
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
-/// Our own failure before the start (R33).
+/// Exit code if Turnstone fails before the start of the command (R33).
 pub(super) const EXIT_NOT_STARTED: u8 = 125;
 
-/// Watches over one command; everything it needs comes through its standard input.
+/// Runs the supervisor of one command; its input comes through standard input.
 pub(crate) fn supervise() -> ProgramExit {
     ProgramExit::CommandCode(
         u8::try_from(turnstone_process::run_supervisor()).unwrap_or(EXIT_NOT_STARTED),
     )
 }
 
-/// What goes wrong before the command runs; it is told and ends the turn.
+/// An error before the start of the command; it is printed and ends the turn.
 enum ExecStartError {
     Start(StartError),
     Engine(EngineError),
@@ -56,7 +56,7 @@ impl From<StartError> for ExecStartError {
 ///
 /// # Errors
 ///
-/// Only if this program cannot be found to be started again.
+/// The path of this executable is unknown.
 pub(super) fn run_supervised(
     app: &CliApp,
     engine: &Engine,
@@ -71,10 +71,10 @@ pub(super) fn run_supervised(
         args: vec![OsString::from("supervise")],
     };
     let spill = app.layout().root().join("output").join(execution.call_id());
-    let went = with_periodic_sweep(app, engine, || {
+    let outcome = with_periodic_sweep(app, engine, || {
         start_and_wait(&supervisor, &program, engine, ctx, execution, spill)
     });
-    Ok(match went {
+    Ok(match outcome {
         Ok(ran) => ran,
         Err(ExecStartError::Start(error)) => ExecutionResult::start_refused(&error),
         Err(ExecStartError::Engine(error)) => ExecutionResult::not_started(&error),
@@ -82,14 +82,14 @@ pub(super) fn run_supervised(
     })
 }
 
-/// Does `work`, and once a minute meanwhile what every process does that runs for long (R45).
+/// Does `work`, and runs recovery and maintenance once a minute meanwhile (R45).
 fn with_periodic_sweep<T>(app: &CliApp, engine: &Engine, work: impl FnOnce() -> T) -> T {
     let (over, ended) = channel::<()>();
     std::thread::scope(|scope| {
         scope.spawn(move || {
             while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(SWEEP_INTERVAL) {
                 if let Err(error) = engine.maintenance().recover_and_maintain(&app.context()) {
-                    tracing::info!("what dead processes left could not be swept: {error}");
+                    tracing::info!("recovery failed: {error}");
                 }
             }
         });
@@ -106,11 +106,11 @@ fn build_program(
     words: &[OsString],
 ) -> Result<CommandSpec, CliError> {
     let (name, args) = words.split_first().ok_or_else(|| CliError::Refused {
-        what: "there is no command to run".to_owned(),
-        hint: None,
+        what: "no command given".to_owned(),
+        hint: Some("`turnstone exec -- COMMAND [ARGUMENT]...`".to_owned()),
     })?;
-    // Whoever runs turnstone inside of it works on the same data, below this session. The password of the
-    // server is the person's: with it, a tool could answer what it is asked about.
+    // A nested turnstone uses the same data directory and becomes a child session. The server password is
+    // removed: with it, a tool could approve its own requests.
     let env = CommandEnvironment::without(
         app.environment_variables().iter().cloned(),
         &PASSWORD_VARIABLES,
@@ -140,7 +140,7 @@ fn start_and_wait(
     };
     let signals = ForegroundSignals::subscribe()?;
     let prepared = supervisor.prepare(program, streams)?;
-    // Before it runs: whoever comes after a crash must find the processes (R32).
+    // Before the start, so that recovery finds the processes after a crash (R32).
     engine
         .turns()
         .commands()

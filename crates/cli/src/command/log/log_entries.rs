@@ -1,4 +1,4 @@
-//! The timeline of a session, read from the ledger; figures come from the captures, if they exist.
+//! Reads the timeline of a session from the ledger; line counts come from the captures.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -20,10 +20,10 @@ use turnstone_store::{
 
 use crate::error::CliError;
 
-/// Sessions read at once.
+/// Sessions per page.
 const SESSION_PAGE_SIZE: usize = 200;
 
-/// One line of the timeline, with what belongs to it.
+/// An entry of the timeline.
 #[derive(Clone, Debug, Serialize)]
 #[serde(tag = "type", rename_all = "lowercase")]
 pub(super) enum LogEntry {
@@ -39,13 +39,13 @@ pub(super) struct LogTurn {
     pub(super) state: String,
     pub(super) started: Option<i64>,
     pub(super) ended: Option<i64>,
-    /// A later branch hid it.
+    /// Whether a later prompt abandoned it.
     pub(super) hidden: bool,
-    /// Since when it cannot be undone any more.
+    /// When its undo data expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expired: Option<EpochMillis>,
     pub(super) files: Vec<LogFile>,
-    /// Paths that changed of which nothing can be said.
+    /// Number of changed paths without recorded content.
     pub(super) not_covered: u64,
 }
 
@@ -53,7 +53,7 @@ pub(super) struct LogTurn {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LogFile {
     pub(super) path: RelPath,
-    /// `A`, `M`, `D`, or `?` if a side is not known.
+    /// `A`, `M`, `D`, or `?` if before or after is unknown.
     pub(super) status: char,
     pub(super) evidence: Evidence,
     pub(super) additions: Option<usize>,
@@ -68,22 +68,22 @@ pub(super) struct LogOperation {
     pub(super) kind: OperationKind,
     pub(super) time: EpochMillis,
     pub(super) turns: Vec<TurnId>,
-    /// The operations that lost what they had displaced.
+    /// Operations whose guard expired.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) guards: Vec<OperationId>,
-    /// The name a point got, or gave up.
+    /// Name of the created or removed checkpoint.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) name: Option<String>,
-    /// True if that name was given up.
+    /// Whether the checkpoint was removed.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub(super) given_up: bool,
-    /// False while it is not over.
+    /// Whether it is complete.
     pub(super) done: bool,
-    /// What it did to files, if it did something.
+    /// Changes to files, if any.
     pub(super) report: Option<OperationReport>,
 }
 
-/// A session that was copied from this one.
+/// A session forked from this one.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LogFork {
     pub(super) id: SessionId,
@@ -128,7 +128,7 @@ pub(super) fn read_forks(
     Ok(found.into_iter().map(entry).collect())
 }
 
-/// What was read of a session before figures are added.
+/// Rows of a session, before line counts are added.
 struct LogRows {
     turns: Vec<LogTurnRows>,
     operations: Vec<OperationRow>,
@@ -138,7 +138,7 @@ struct LogTurnRows {
     turn: TurnRow,
     prompt: Option<String>,
     expired: Option<EpochMillis>,
-    /// Its change sets, and how much of each is taken back.
+    /// Change sets, and how much of each is undone.
     changes: Vec<(ChangeSetRow, UndoExtent)>,
 }
 
@@ -168,8 +168,8 @@ fn read_rows(r: &ReadTx<'_>, session: &SessionId, all: bool) -> Result<LogRows, 
     for turn in r.turns().list(session)?.into_iter().filter(|turn| all || !turn.hidden) {
         let mut changes = Vec::new();
         for row in r.change_sets().of_turn(session, &turn.id)? {
-            let taken = r.change_sets().undone_extent(&row.set.id)?;
-            changes.push((row, taken));
+            let undone = r.change_sets().undone_extent(&row.set.id)?;
+            changes.push((row, undone));
         }
         let prompt = read_prompt(r, session, &turn)?;
         let expired = expired.get(&turn.id).copied();
@@ -180,7 +180,7 @@ fn read_rows(r: &ReadTx<'_>, session: &SessionId, all: bool) -> Result<LogRows, 
     Ok(LogRows { turns, operations })
 }
 
-/// What a person asked for in a turn; nothing if that is not kept any more.
+/// The prompt of a turn; `None` if it is no longer stored.
 ///
 /// # Errors
 ///
@@ -210,7 +210,7 @@ fn read_prompt(
         Err(StoreError::NoMessage { .. }) => {}
         Err(error) => return Err(error),
     }
-    // A branch hid it; it is as it was when the turn ended.
+    // Abandoned by a later prompt: read it as of the end of the turn.
     let all = r.history().boundaries(session, SessionSeq::default(), usize::MAX)?;
     let Some(at) = all.into_iter().rev().find(|it| it.cursor == turn.span.1) else {
         return Ok(None);
@@ -220,9 +220,9 @@ fn read_prompt(
     Ok(found.map(|found| prompt_text(found.parts)))
 }
 
-/// What a person wrote, in one line.
+/// The user's text on one line.
 fn prompt_text(parts: Vec<Part>) -> String {
-    #[expect(clippy::wildcard_enum_match_arm, reason = "only text is what a person said")]
+    #[expect(clippy::wildcard_enum_match_arm, reason = "only text is written by the user")]
     let text = |body: PartBody| match body {
         PartBody::Text(text) if text.synthetic != Some(true) => Some(text.text),
         _ => None,
@@ -234,17 +234,17 @@ fn prompt_text(parts: Vec<Part>) -> String {
 fn turn_entry(engine: &Engine, ctx: &Context, found: LogTurnRows) -> LogTurn {
     let LogTurnRows { turn, prompt, expired, changes } = found;
     let mut files: Vec<LogFile> = Vec::new();
-    for (row, taken) in &changes {
-        let figures = count_changed_lines(engine, ctx, row).unwrap_or_default();
+    for (row, undone) in &changes {
+        let line_counts = count_changed_lines(engine, ctx, row).unwrap_or_default();
         for change in &row.set.changes {
-            let (additions, deletions) = figures.get(&change.path).copied().unzip();
+            let (additions, deletions) = line_counts.get(&change.path).copied().unzip();
             files.push(LogFile {
                 path: change.path.clone(),
                 status: status_letter(change),
                 evidence: row.set.evidence,
                 additions,
                 deletions,
-                undone: taken.contains_path(&change.path),
+                undone: undone.contains_path(&change.path),
             });
         }
     }
@@ -270,16 +270,16 @@ const fn status_letter(change: &FileChange) -> char {
     }
 }
 
-/// Lines added and removed; nothing if the captures are gone, which costs the figures only.
+/// Lines added and removed per file; `None` if the captures are gone.
 fn count_changed_lines(
     engine: &Engine,
     ctx: &Context,
     row: &ChangeSetRow,
 ) -> Option<BTreeMap<RelPath, (usize, usize)>> {
-    let vault = engine.snapshots().open(Path::new(&row.set.root.path), ctx.now).ok()?;
-    let before = vault.find_capture(row.before.as_deref()?).ok()?;
-    let after = vault.find_capture(row.after.as_deref()?).ok()?;
-    let diff = vault.diff_captures(&before, &after, &DiffOptions::default()).ok()?;
+    let handle = engine.snapshots().open(Path::new(&row.set.root.path), ctx.now).ok()?;
+    let before = handle.find_capture(row.before.as_deref()?).ok()?;
+    let after = handle.find_capture(row.after.as_deref()?).ok()?;
+    let diff = handle.diff_captures(&before, &after, &DiffOptions::default()).ok()?;
     let text = diff.files.into_iter().filter(|file| matches!(file.patch, PatchBody::Text(_)));
     Some(text.map(|file| (file.path, (file.additions, file.deletions))).collect())
 }

@@ -1,4 +1,4 @@
-//! The timeline for people.
+//! Prints the timeline.
 
 use turnstone_core::change::Evidence;
 use turnstone_core::model::Session;
@@ -15,9 +15,9 @@ use crate::ui::{
     DIM_STYLE, ERROR_STYLE, HEADING_STYLE, ID_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style,
 };
 
-/// Files of one turn that are listed.
+/// Maximum number of listed files per turn.
 const MAX_LISTED_FILES: usize = 20;
-/// Columns of a prompt that is shown where nobody says how wide the screen is.
+/// Width of a prompt if the terminal width is unknown.
 const DEFAULT_PROMPT_WIDTH: usize = 100;
 
 /// Prints session and entries.
@@ -39,7 +39,7 @@ pub(super) fn print_log(
         ui.print_line(&apply_style(DIM_STYLE, format!("  forked from {}{at}", origin.session)))?;
     }
     if entries.is_empty() {
-        ui.print_note("nothing has happened in this session yet");
+        ui.print_note("this session has no turns yet");
     }
     for entry in entries {
         match entry {
@@ -64,7 +64,7 @@ pub(super) fn print_log(
     Ok(())
 }
 
-/// Lines added and removed by a whole turn; nothing if no file has figures.
+/// Lines added and removed by a turn; empty without line counts.
 fn format_line_counts(turn: &LogTurn) -> String {
     let known = turn.files.iter().filter_map(|file| Some((file.additions?, file.deletions?)));
     let (mut plus, mut minus, mut any) = (0, 0, false);
@@ -92,7 +92,7 @@ fn print_turn(ui: &mut Ui, now: EpochMillis, turn: &LogTurn) -> Result<(), CliEr
     };
     let undone = !turn.files.is_empty() && turn.files.iter().all(|file| file.undone);
     let marks = match (turn.hidden, undone) {
-        (true, _) => "  (left behind by a later prompt)",
+        (true, _) => "  (abandoned by a later prompt)",
         (false, true) => "  (undone)",
         (false, false) => "",
     };
@@ -114,17 +114,17 @@ fn print_turn(ui: &mut Ui, now: EpochMillis, turn: &LogTurn) -> Result<(), CliEr
         ui.print_line(&apply_style(DIM_STYLE, format!("    … {more} (--json lists all)")))?;
     }
     if turn.not_covered > 0 {
-        let count = number_format::format_count(turn.not_covered);
+        let count = number_format::format_counted(turn.not_covered, "path");
         ui.print_line(&apply_style(
             WARNING_STYLE,
-            format!("    {count} not covered: undo cannot take them back"),
+            format!("    {count} not recorded: cannot be undone"),
         ))?;
     }
     Ok(())
 }
 
 fn print_file(ui: &mut Ui, file: &LogFile, all_undone: bool) -> Result<(), CliError> {
-    let figures = match (file.additions, file.deletions) {
+    let line_counts = match (file.additions, file.deletions) {
         (Some(plus), Some(minus)) => {
             format!(
                 "{} {}",
@@ -142,7 +142,7 @@ fn print_file(ui: &mut Ui, file: &LogFile, all_undone: bool) -> Result<(), CliEr
     let undone = if file.undone && !all_undone { "  undone" } else { "" };
     let path = text::sanitize_line(&file.path.to_string());
     let marks = apply_style(DIM_STYLE, format!("{evidence}{undone}"));
-    ui.print_line(&format!("    {}  {path}  {figures}{marks}", file.status))
+    ui.print_line(&format!("    {}  {path}  {line_counts}{marks}", file.status))
 }
 
 fn print_operation(
@@ -157,7 +157,7 @@ fn print_operation(
     let of = if about.is_empty() { String::new() } else { format!(" of {}", about.join(", ")) };
     let kind = match operation.kind {
         OperationKind::Expire if !operation.guards.is_empty() => {
-            apply_style(WARNING_STYLE, "guard expired")
+            apply_style(WARNING_STYLE, "redo data expired")
         }
         OperationKind::Expire => apply_style(WARNING_STYLE, "undo expired"),
         OperationKind::Undo
@@ -169,7 +169,7 @@ fn print_operation(
     };
     let name = match (&operation.name, operation.given_up) {
         (Some(name), false) => format!("  {}", apply_style(ID_STYLE, text::sanitize_line(name))),
-        (Some(name), true) => format!("  {} given up", text::sanitize_line(name)),
+        (Some(name), true) => format!("  {} removed", text::sanitize_line(name)),
         (None, _) => String::new(),
     };
     ui.print_line("")?;
@@ -177,7 +177,7 @@ fn print_operation(
     let words = match (&operation.report, operation.kind, operation.done) {
         (Some(report), ..) => summarize_report(report),
         (None, OperationKind::Undo | OperationKind::Redo | OperationKind::Jump, false) => {
-            "cut off".to_owned()
+            "interrupted".to_owned()
         }
         (None, ..) => return Ok(()),
     };
@@ -196,7 +196,7 @@ fn summarize_report(report: &OperationReport) -> String {
     }
     counts[3] += report.contended.len();
     counts[4] += report.not_covered.len();
-    let words = ["restored", "removed", "merged", "left alone", "not covered"];
+    let words = ["restored", "removed", "merged", "skipped", "not recorded"];
     let list: Vec<String> = counts
         .iter()
         .zip(words)

@@ -10,18 +10,19 @@ use crate::id_prefix::IdPrefix;
 use crate::session_lookup;
 use crate::ui::Ui;
 
-/// Show what happened in a session: turns, the files they changed, operations, forks
+/// Show the history of a session: turns, changed files, operations and forks
 ///
-/// Oldest first. Whatever has an id here is a point `turnstone jump` and `turnstone diff` take. A file that was only seen changing while a command ran is marked `window`; one
-/// whose command was cut off, `recovered`.
+/// Oldest first. The IDs of turns and operations can be used with `turnstone jump` and
+/// `turnstone diff`. `window` marks a file that changed while a command ran, `recovered` a file changed
+/// by an interrupted command.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone log\n  turnstone log ses_e21d --all --json")]
 pub(crate) struct LogArgs {
-    /// The session [default: the newest of this directory]
+    /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(value_name = "ID")]
     session: Option<IdPrefix>,
 
-    /// Also what later prompts left behind
+    /// Include turns that a later prompt abandoned
     #[arg(long)]
     all: bool,
 }

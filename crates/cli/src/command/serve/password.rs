@@ -1,8 +1,8 @@
-//! The password of the server: where it comes from, and that it does not stay where others can read it.
+//! The server password: its sources, and its removal from the environment.
 //!
-//! The environment of a process can be read for as long as it runs, by every process of the same user and
-//! by whoever looks at a crash. A password found there is taken out: the program starts itself again in
-//! the same process, without the variables, and hands the password over in a pipe.
+//! The environment of a process is readable by all processes of the same user and ends up in crash dumps.
+//! A password found there is removed: the program executes itself again in the same process, without the
+//! variables, and passes the password through a pipe.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -18,14 +18,14 @@ use super::ServeArgs;
 use crate::app::CliApp;
 use crate::error::CliError;
 
-/// The longest password, in bytes: it must fit into a pipe, and nobody types more.
+/// Maximum length of a password in bytes; it must fit into a pipe.
 const MAX_PASSWORD_BYTES: u64 = 4_096;
 
-/// The password, if there is one. May start the program again without the variables that hold it.
+/// Reads the password, if one is set. May execute the program again without the variables that contain it.
 ///
 /// # Errors
 ///
-/// It was named but cannot be read: a server without one is never started by mistake.
+/// A configured password cannot be read: the server never starts without it by mistake.
 pub(super) fn read_password(app: &CliApp, args: &ServeArgs) -> Result<Option<String>, CliError> {
     let is_explicit = args.password_file.is_some() || args.password_stdin;
     if has_password_variable(app) {
@@ -46,7 +46,7 @@ fn has_password_variable(app: &CliApp) -> bool {
     app.environment_variables().iter().any(|(name, value)| is_password(name) && !value.is_empty())
 }
 
-/// Our own variable goes before the one of OpenCode.
+/// TURNSTONE_SERVER_PASSWORD takes precedence over OpenCode's variable.
 fn password_from_environment(app: &CliApp) -> Result<Option<String>, CliError> {
     for name in PASSWORD_VARIABLES {
         let mut all = app.environment_variables().iter();
@@ -61,25 +61,28 @@ fn password_from_environment(app: &CliApp) -> Result<Option<String>, CliError> {
 }
 
 fn password_from_file(path: &Path) -> Result<String, CliError> {
-    let failed = |source| CliError::File { what: "cannot read the password".to_owned(), source };
-    let missing = || io::Error::new(io::ErrorKind::NotFound, format!("no {}", path.display()));
+    let failed = |source| CliError::File {
+        what: format!("cannot read the password file {}", path.display()),
+        source,
+    };
+    let missing = || io::Error::new(io::ErrorKind::NotFound, "file not found");
     let file: File =
         open_regular_file(path).and_then(|it| it.ok_or_else(missing)).map_err(failed)?;
     let mode = file.metadata().map_err(failed)?.permissions().mode();
     if mode & 0o077 != 0 {
         let what = format!("other users can read {} (mode {:o})", path.display(), mode & 0o777);
-        return Err(password_error(what, &format!("chmod 600 {}", path.display())));
+        return Err(password_error(what, &format!("run `chmod 600 {}`", path.display())));
     }
     password_from_reader(file, &path.display().to_string())
 }
 
-/// Everything up to the end, without the line break that editors and `echo` put there.
+/// Reads to the end and strips the final line break.
 fn password_from_reader(reader: impl Read, name: &str) -> Result<String, CliError> {
     let mut bytes = Vec::new();
     let failed = |source| CliError::File { what: format!("cannot read {name}"), source };
     reader.take(MAX_PASSWORD_BYTES + 3).read_to_end(&mut bytes).map_err(failed)?;
     let text = String::from_utf8(bytes).map_err(|_| {
-        password_error(format!("the password in {name} is not UTF-8"), "set another one")
+        password_error(format!("the password in {name} is not UTF-8"), "set another password")
     })?;
     let line = text.strip_suffix('\n').unwrap_or(&text);
     validate_password(line.strip_suffix('\r').unwrap_or(line), name)
@@ -89,16 +92,16 @@ fn validate_password(password: &str, name: &str) -> Result<String, CliError> {
     if password.is_empty() {
         return Err(password_error(
             format!("the password in {name} is empty"),
-            "set one, or leave it out",
+            "set a password, or remove the option",
         ));
     }
     if password.len() as u64 > MAX_PASSWORD_BYTES {
         let what = format!("the password in {name} is longer than {MAX_PASSWORD_BYTES} bytes");
-        return Err(password_error(what, "choose a shorter one"));
+        return Err(password_error(what, "choose a shorter password"));
     }
     if password.contains(['\n', '\r', '\0']) {
         let what = format!("the password in {name} has more than one line");
-        return Err(password_error(what, "put the password and nothing else there"));
+        return Err(password_error(what, "provide the password on a single line"));
     }
     Ok(password.to_owned())
 }
@@ -107,9 +110,12 @@ fn password_error(what: String, hint: &str) -> CliError {
     CliError::Refused { what, hint: Some(hint.to_owned()) }
 }
 
-/// Becomes the same program without the password in its environment; returns only if that fails.
+/// Executes this program again without the password variables; returns only on failure.
 fn reexec_without_password(app: &CliApp, password: Option<&str>) -> CliError {
-    let failed = |source| CliError::File { what: "cannot start again".to_owned(), source };
+    let failed = |source| CliError::File {
+        what: "cannot restart without the password variables".to_owned(),
+        source,
+    };
     let program = match app.executable_path() {
         Ok(program) => program,
         Err(error) => return error,

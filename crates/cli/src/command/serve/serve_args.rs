@@ -1,4 +1,4 @@
-//! The command line of `turnstone serve`, and the settings it makes.
+//! Arguments of `turnstone serve` and the server settings built from them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
-/// The name OpenCode's clients use when none is told.
+/// Default user name of OpenCode's clients.
 const DEFAULT_USERNAME: &str = "opencode";
 
 /// Serve the HTTP API for OpenCode clients and native clients
@@ -32,7 +32,7 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "PORT", default_value_t = 4096)]
     port: u16,
 
-    /// IP address to listen on; other than loopback needs a password
+    /// IP address to listen on; addresses other than loopback need a password
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1")]
     hostname: String,
 
@@ -61,13 +61,13 @@ pub(crate) struct ServeArgs {
     pub(crate) print_logs: bool,
 }
 
-/// Serves until it is told to stop.
+/// Serves until a signal stops it.
 ///
 /// # Errors
 ///
 /// The address cannot be listened on, or the data cannot be opened.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ServeArgs) -> Result<ProgramExit, CliError> {
-    // First of all: it may start the program again, without the password in its environment.
+    // First, because it may execute the program again without the password in its environment.
     let password = password::read_password(app, args)?;
     let engine = Arc::new(app.open_engine()?);
     serve_until_signal(ui, engine, build_settings(app, args, password)?)
@@ -115,7 +115,7 @@ fn build_settings(
     })
 }
 
-/// A browser says `https://name:port` and nothing behind it: anything else would never fit.
+/// Browsers send `scheme://host:port` without a path; other values would never match.
 fn validate_origin(origin: &str) -> Result<(), CliError> {
     let is_name = |name: &str| !name.is_empty() && !name.contains(['/', '*', '@', '?', '#', ' ']);
     let (scheme, name) = origin.split_once("://").unwrap_or_default();
@@ -123,7 +123,10 @@ fn validate_origin(origin: &str) -> Result<(), CliError> {
         return Ok(());
     }
     Err(CliError::Refused {
-        what: format!("{origin} is not an origin"),
-        hint: Some("use scheme, host and port as in a browser: https://app.example".to_owned()),
+        what: format!("{origin} is not a CORS origin"),
+        hint: Some(
+            "use scheme, host and port, as in https://app.example or http://localhost:3000"
+                .to_owned(),
+        ),
     })
 }

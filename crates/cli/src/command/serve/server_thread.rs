@@ -1,8 +1,8 @@
-//! Runs the server, and ends it whatever it is doing.
+//! Runs the server in a thread and stops it within a time limit.
 //!
-//! The server has a thread of its own, so that this one always hears a signal: a request that never ends
-//! cannot keep the program running. What is cut off is what a crash would cut off, and is recovered the
-//! same way; commands are ended by their supervisors, which notice that their owner is gone.
+//! The server has its own thread, so that the main thread always handles signals: a request that never ends
+//! cannot keep the program running. Interrupted work is recovered as after a crash; commands are ended by
+//! their supervisors, which notice that their owner is gone.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -22,22 +22,22 @@ use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
-/// How long threads that still wait for disk or locks may take after the last request.
+/// Time for blocked threads to end after the last request.
 const BLOCKING_THREAD_TIMEOUT: Duration = Duration::from_millis(500);
-/// How long the server may take to end in all; the grace for open requests is within it.
+/// Time for the whole shutdown, including the grace period for open requests.
 const SHUTDOWN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// What the main thread waits for.
+/// Events for the main thread.
 enum ServerThreadEvent {
     /// The server listens.
     Ready(SocketAddr, Option<PathBuf>),
-    /// The server has ended, or could not begin.
+    /// The server has ended or failed to start.
     Ended(Result<(), CliError>),
-    /// The program is asked to end.
+    /// A signal to stop.
     Signal(i32),
 }
 
-/// Serves until a signal asks for the end.
+/// Serves until a signal stops it.
 ///
 /// # Errors
 ///
@@ -47,12 +47,12 @@ pub(super) fn serve_until_signal(
     engine: Arc<Engine>,
     settings: ServerSettings,
 ) -> Result<ProgramExit, CliError> {
-    let (tell, events) = mpsc::channel();
-    forward_signals(tell.clone())?;
+    let (sender, events) = mpsc::channel();
+    forward_signals(sender.clone())?;
     let (stop, stopped) = oneshot::channel();
     spawn_thread("turnstone-server", move || {
-        let ended = run_server(engine, settings, &tell, stopped);
-        tell.send(ServerThreadEvent::Ended(ended)).ok();
+        let ended = run_server(engine, settings, &sender, stopped);
+        sender.send(ServerThreadEvent::Ended(ended)).ok();
     })?;
     let mut failed = None;
     loop {
@@ -71,16 +71,16 @@ pub(super) fn serve_until_signal(
             Err(_) => return Err(thread_died_error()),
         }
     }
-    // The server is gone already if nobody hears this.
+    // Fails only if the server has already ended.
     stop.send(()).ok();
     let exit = wait_for_shutdown(ui, &events);
-    // Also where the server did not end in time: git would go on without it.
+    // Also after a timeout: git commands would keep running.
     end_git_commands();
     let exit = exit?;
     failed.map_or(Ok(exit), Err)
 }
 
-/// Waits for the end of a server that was asked to end, but not longer than promised.
+/// Waits for the server to stop, up to the time limit.
 fn wait_for_shutdown(
     ui: &mut Ui,
     events: &mpsc::Receiver<ServerThreadEvent>,
@@ -92,13 +92,13 @@ fn wait_for_shutdown(
                 ui.print_note("turnstone: stopped");
                 return Ok(ProgramExit::Ok);
             }
-            // A second signal: at once, as if nobody had listened to it.
+            // A second signal stops at once.
             Ok(ServerThreadEvent::Signal(signal)) => {
                 return Ok(ProgramExit::CommandCode(u8::try_from(128 + signal).unwrap_or(u8::MAX)));
             }
             Ok(ServerThreadEvent::Ready(..)) => {}
             Err(RecvTimeoutError::Timeout) => {
-                ui.print_note("turnstone: stopped; work that did not end in time was cut off");
+                ui.print_note("turnstone: stopped; unfinished requests were interrupted");
                 return Ok(ProgramExit::Ok);
             }
             Err(RecvTimeoutError::Disconnected) => return Err(thread_died_error()),
@@ -106,11 +106,11 @@ fn wait_for_shutdown(
     }
 }
 
-/// The server in its runtime, from the sockets to the end.
+/// Runs the server in its own runtime.
 fn run_server(
     engine: Arc<Engine>,
     settings: ServerSettings,
-    tell: &Sender<ServerThreadEvent>,
+    events: &Sender<ServerThreadEvent>,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), CliError> {
     let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -123,20 +123,20 @@ fn run_server(
         let server =
             HttpServer::bind(engine, settings).await.map_err(|error| serve_error(&error))?;
         let socket = server.socket().map(ToOwned::to_owned);
-        tell.send(ServerThreadEvent::Ready(server.address(), socket)).ok();
+        events.send(ServerThreadEvent::Ready(server.address(), socket)).ok();
         let stop = async {
             stopped.await.ok();
         };
         server.run(stop).await.map_err(|error| serve_error(&error))
     });
-    // Requests have had their grace; their threads would wait for git until its limits end it.
+    // The grace period is over; blocked threads would wait for git until its own timeout.
     end_git_commands();
-    // Dropping a runtime waits for its blocking threads, however long those take.
+    // Dropping a runtime waits for its blocking threads without a limit.
     runtime.shutdown_timeout(BLOCKING_THREAD_TIMEOUT);
     served
 }
 
-/// Says where the server is: to programs in one line on stdout, to people on stderr.
+/// Prints the address: as JSON on stdout for programs, as text on stderr for people.
 fn print_ready_line(
     ui: &mut Ui,
     address: SocketAddr,
@@ -154,13 +154,13 @@ fn print_ready_line(
     Ok(())
 }
 
-/// Passes each signal on that asks for the end.
-fn forward_signals(tell: Sender<ServerThreadEvent>) -> Result<(), CliError> {
-    let failed = |source| CliError::File { what: "cannot hear signals".to_owned(), source };
+/// Forwards stop signals to the main thread.
+fn forward_signals(events: Sender<ServerThreadEvent>) -> Result<(), CliError> {
+    let failed = |source| CliError::File { what: "cannot handle signals".to_owned(), source };
     let mut signals = Signals::new([SIGINT, SIGTERM]).map_err(failed)?;
     spawn_thread("turnstone-stop", move || {
         for signal in signals.forever() {
-            if tell.send(ServerThreadEvent::Signal(signal)).is_err() {
+            if events.send(ServerThreadEvent::Signal(signal)).is_err() {
                 return;
             }
         }
@@ -174,21 +174,23 @@ fn spawn_thread(name: &str, work: impl FnOnce() + Send + 'static) -> Result<(), 
 }
 
 fn thread_died_error() -> CliError {
-    let source = std::io::Error::other("its thread has ended");
+    let source = std::io::Error::other("its thread ended unexpectedly");
     CliError::File { what: "the server failed".to_owned(), source }
 }
 
 fn serve_error(error: &ServeError) -> CliError {
     let hint = match error {
         ServeError::Unprotected(_) => {
-            "set a password (--password-file or TURNSTONE_SERVER_PASSWORD), or leave --hostname out"
+            "set a password (--password-file or TURNSTONE_SERVER_PASSWORD), or omit --hostname"
         }
         ServeError::PeersUnknown(_) => {
             "set a password: --password-file PATH, or TURNSTONE_SERVER_PASSWORD"
         }
-        ServeError::Listen { .. } => "is another server running? --port 0 takes a free port",
-        ServeError::Socket(_) => "--socket PATH names another place, --no-socket does without",
-        ServeError::Io(_) => "look at the lines above",
+        ServeError::Listen { .. } => {
+            "another server may be using this port; `--port 0` picks a free port"
+        }
+        ServeError::Socket(_) => "choose another path with `--socket PATH`, or use `--no-socket`",
+        ServeError::Io(_) => "see the messages above",
     };
     let mut what = error.to_string();
     let mut cause = std::error::Error::source(error);

@@ -14,19 +14,19 @@ use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
 use crate::ui::Ui;
 
-/// How long the end of a turn is waited for: so many times, so long apart. A command gets five
-/// seconds between the request to end and its end.
+/// Polls for the end of the turn: a command gets five seconds to end.
 const MAX_POLLS: u32 = 200;
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
-/// End the turn that a session runs, whichever process runs it
+/// Abort the running turn of a session
 ///
-/// Whoever runs it is told and ends its command; what that changed until then is known and can be
-/// undone. Prompts that wait stay. Waits until the turn has ended; ends with 4 if it does not.
+/// Works from any terminal: the process that runs the turn ends its command. Changes made so far are
+/// recorded and can be undone. Queued prompts stay queued. Waits until the turn has ended, and exits with
+/// 4 if it does not.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone session abort ses_e21d")]
 pub(crate) struct AbortArgs {
-    /// The session: its id, or a beginning no other id has
+    /// Session ID or unique prefix
     #[arg(value_name = "ID")]
     session: IdPrefix,
 }
@@ -47,17 +47,19 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &AbortArgs) -> Result<Program
         ui.print_json(&json!({ "session": id, "turn": turn, "state": word }))?;
     }
     match (turn, state) {
-        (None, _) => ui.print_note("no turn was running"),
-        (Some(turn), Some(state)) => ui.print_note(&format!("turn {turn} is {}", state.as_str())),
+        (None, _) => ui.print_note("no running turn"),
+        (Some(turn), Some(state)) => {
+            ui.print_note(&format!("turn {turn} has ended: {}", state.as_str()))
+        }
         (Some(turn), None) => {
-            ui.print_note(&format!("turn {turn} was asked to end and has not ended yet"));
+            ui.print_note(&format!("turn {turn} has been asked to stop but is still running"));
             return Ok(ProgramExit::Conflict);
         }
     }
     Ok(ProgramExit::Ok)
 }
 
-/// Waits for a turn to end; nothing if it takes too long.
+/// Waits for a turn to end; `None` on timeout.
 fn wait_until_ended(
     engine: &Engine,
     ctx: &Context,
@@ -65,7 +67,7 @@ fn wait_until_ended(
     turn: &TurnId,
 ) -> Result<Option<TurnState>, CliError> {
     for _ in 0..MAX_POLLS {
-        // The one that runs it may die instead of ending it.
+        // The process that runs the turn may die without ending it.
         engine.store().recover_turns(ctx)?;
         let turns = engine.store().read(ctx, |r| r.turns().list(session))?;
         let found = turns.into_iter().find(|row| row.id == *turn).map(|row| row.state);

@@ -11,23 +11,23 @@ use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
 use crate::ui::{ID_STYLE, Ui, apply_style};
 
-/// Put sessions out of sight; nothing is lost
+/// Hide sessions from the list without deleting them
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Archived sessions are listed with `turnstone session list --archived`.\n\n\
                         Example:\n  turnstone session archive ses_e21d ses_e30a"
 )]
 pub(crate) struct ArchiveArgs {
-    /// The sessions: ids, or beginnings no other id has
+    /// Session IDs or unique prefixes
     #[arg(value_name = "ID", required = true)]
     sessions: Vec<IdPrefix>,
 }
 
-/// Bring archived sessions back into the list
+/// Show archived sessions in the list again
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone session unarchive ses_e21d")]
 pub(crate) struct UnarchiveArgs {
-    /// The sessions: ids, or beginnings no other id has
+    /// Session IDs or unique prefixes
     #[arg(value_name = "ID", required = true)]
     sessions: Vec<IdPrefix>,
 }
@@ -37,7 +37,7 @@ pub(super) fn archive(
     app: &CliApp,
     args: &ArchiveArgs,
 ) -> Result<ProgramExit, CliError> {
-    // The undo of archived sessions is the first to expire.
+    // Undo data of archived sessions expires first, so a tool must not archive.
     require_person(app)?;
     set_archived(ui, app, &args.sessions, Some(&Number::from(app.now().0)))
 }
@@ -50,23 +50,23 @@ pub(super) fn unarchive(
     set_archived(ui, app, &args.sessions, None)
 }
 
-/// Archives or unarchives; a session that is so already stays as it is.
+/// Archives or unarchives; sessions already in that state do not change.
 fn set_archived(
     ui: &mut Ui,
     app: &CliApp,
     sessions: &[IdPrefix],
-    moment: Option<&Number>,
+    archive_time: Option<&Number>,
 ) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
-    // All names are settled before anything changes.
+    // Resolve all IDs before changing anything.
     let ids: Vec<SessionId> = sessions
         .iter()
         .map(|prefix| prefix.resolve_session(&store, &ctx))
         .collect::<Result<_, _>>()?;
-    let word = if moment.is_some() { "archived" } else { "not archived" };
+    let verb = if archive_time.is_some() { "archived" } else { "unarchived" };
     let mut infos = Vec::new();
     for id in &ids {
-        let (named, at) = (id.clone(), moment.cloned());
+        let (named, at) = (id.clone(), archive_time.cloned());
         let written = store.write(&ctx, move |tx| {
             let mut changed = false;
             tx.sessions().update(&named, |session| {
@@ -78,11 +78,16 @@ fn set_archived(
             })?;
             Ok(changed)
         });
-        let adverb = if written.wait()? { "now" } else { "already" };
+        let is_changed = written.wait()?;
         if ui.wants_json() {
             infos.push(session_json(&store, &ctx, id)?);
         } else {
-            ui.print_note(&format!("{} is {adverb} {word}", apply_style(ID_STYLE, id)));
+            let note = match (is_changed, archive_time.is_some()) {
+                (true, _) => verb.to_owned(),
+                (false, true) => "already archived".to_owned(),
+                (false, false) => "was not archived".to_owned(),
+            };
+            ui.print_note(&format!("{} {note}", apply_style(ID_STYLE, id)));
         }
     }
     if ui.wants_json() {

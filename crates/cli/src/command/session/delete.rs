@@ -13,28 +13,28 @@ use crate::number_format;
 use crate::text;
 use crate::ui::{ID_STYLE, Ui, apply_style};
 
-/// Delete sessions with everything in them
+/// Permanently delete sessions
 ///
-/// Sessions that a deleted session started go with it. This cannot be undone; `session archive`
-/// only puts a session out of sight. The permission `delete` applies: a rule may deny it, and a
-/// command inside a turn is asked about.
+/// Also deletes child sessions. This cannot be undone; `session archive` only hides a session.
+///
+/// Needs the permission `delete`: a rule can deny it, and a command that an agent runs must be approved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone session delete ses_e21d --dry-run")]
 pub(crate) struct DeleteArgs {
-    /// The sessions: ids, or beginnings no other id has
+    /// Session IDs or unique prefixes
     #[arg(value_name = "ID", required = true)]
     sessions: Vec<IdPrefix>,
 
-    /// Print what would go, and stop
+    /// Show what would be deleted and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// Do not ask
+    /// Do not ask for confirmation
     #[arg(long, short)]
     yes: bool,
 }
 
-/// One session that would go, and where it hangs in the tree.
+/// A session to delete, and its depth in the tree of child sessions.
 struct SessionToDelete {
     session: Session,
     depth: usize,
@@ -56,14 +56,14 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
     if args.dry_run {
         return print_plan(ui, &plan).map(|()| ProgramExit::Ok);
     }
-    // All of them before any of them: a refusal deletes nothing.
+    // Check all permissions first: a refusal deletes nothing.
     for id in &roots {
         engine.permissions().gates().require_delete(&ctx, id)?;
     }
     if !args.yes {
         print_plan_to_stderr(ui, &plan);
         let question =
-            format!("Delete {} for good?", number_format::format_counted(plan.len(), "session"));
+            format!("Permanently delete {}?", number_format::format_counted(plan.len(), "session"));
         if !ui.confirm(&question)? {
             return Err(CliError::NotConfirmed);
         }
@@ -72,16 +72,16 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
     for id in &roots {
         match store.delete_session(&ctx, id) {
             Ok(deleted) => gone += deleted.sessions.len(),
-            // It went with a session that was named before it.
+            // Already deleted as a child of another one.
             Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => {}
             Err(error) => return Err(error.into()),
         }
     }
-    // The rows go now; if this is cut off, the next upkeep finishes it.
+    // Purge the rows now; if this is interrupted, the next maintenance finishes it.
     while !store.maintenance().purge_deleted(&ctx, 64)? {}
-    let directories = plan.iter().map(|doomed| doomed.session.directory.clone().into()).collect();
+    let directories = plan.iter().map(|target| target.session.directory.clone().into()).collect();
     if let Err(error) = engine.maintenance().run_after_delete(&app.context(), &directories) {
-        tracing::info!("upkeep of the snapshots failed: {error}");
+        tracing::info!("snapshot maintenance failed: {error}");
     }
     if ui.wants_json() {
         print_plan(ui, &plan)?;
@@ -90,7 +90,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
     Ok(ProgramExit::Ok)
 }
 
-/// Everything that goes with these sessions: each once, below what it hangs on.
+/// These sessions and their descendants, each once, children after their parent.
 fn plan_deletion(
     reader: &ReadTx<'_>,
     roots: &[SessionId],
@@ -101,7 +101,7 @@ fn plan_deletion(
         open.push((reader.sessions().get(id)?, 0));
     }
     while let Some((session, depth)) = open.pop() {
-        if plan.iter().any(|doomed| doomed.session.id == session.id) {
+        if plan.iter().any(|target| target.session.id == session.id) {
             continue;
         }
         let children = reader.sessions().children(&session.id)?;
@@ -120,13 +120,13 @@ fn print_plan(ui: &mut Ui, plan: &[SessionToDelete]) -> Result<(), CliError> {
         }
         return Ok(());
     }
-    let value = |doomed: &SessionToDelete| {
+    let value = |target: &SessionToDelete| {
         json!({
-            "id": doomed.session.id,
-            "title": doomed.session.title,
-            "parentID": doomed.session.parent,
-            "messages": doomed.messages,
-            "parts": doomed.parts,
+            "id": target.session.id,
+            "title": target.session.title,
+            "parentID": target.session.parent,
+            "messages": target.messages,
+            "parts": target.parts,
         })
     };
     ui.print_json(&Value::Array(plan.iter().map(value).collect()))
@@ -139,21 +139,21 @@ fn print_plan_to_stderr(ui: &mut Ui, plan: &[SessionToDelete]) {
 }
 
 fn plan_lines(plan: &[SessionToDelete]) -> Vec<String> {
-    let line = |doomed: &SessionToDelete| {
+    let line = |target: &SessionToDelete| {
         format!(
             "{}{}  {}  ({}, {})",
-            "  ".repeat(doomed.depth),
-            apply_style(ID_STYLE, &doomed.session.id),
-            text::sanitize_line(&doomed.session.title),
-            number_format::format_counted(doomed.messages, "message"),
-            number_format::format_counted(doomed.parts, "part"),
+            "  ".repeat(target.depth),
+            apply_style(ID_STYLE, &target.session.id),
+            text::sanitize_line(&target.session.title),
+            number_format::format_counted(target.messages, "message"),
+            number_format::format_counted(target.parts, "part"),
         )
     };
     let (messages, parts) =
-        plan.iter().fold((0, 0), |sum, doomed| (sum.0 + doomed.messages, sum.1 + doomed.parts));
+        plan.iter().fold((0, 0), |sum, target| (sum.0 + target.messages, sum.1 + target.parts));
     let mut lines: Vec<String> = plan.iter().map(line).collect();
     lines.push(format!(
-        "{}, {}, {} would go",
+        "to delete: {}, {}, {}",
         number_format::format_counted(plan.len(), "session"),
         number_format::format_counted(messages, "message"),
         number_format::format_counted(parts, "part"),

@@ -17,47 +17,46 @@ use crate::text;
 use crate::time_format;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// List sessions, newest change first
+/// List sessions, most recently updated first
 ///
-/// Shows the sessions of the checkout you are in; a line on stderr says how many there are
-/// elsewhere. Archived sessions and those that other sessions started are left out unless asked
-/// for.
+/// Shows the sessions of the current checkout, and on stderr how many there are elsewhere. Archived
+/// sessions and child sessions are shown only on request.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone session list\n  \
                         turnstone session list --all --search tide\n  \
                         turnstone session list --json | jq -r '.[].id'")]
 pub(crate) struct SessionListArgs {
-    /// Of every project, wherever it is
+    /// List the sessions of all projects
     #[arg(long, short, conflicts_with = "project")]
     all: bool,
 
-    /// Of the whole project you are in, or of the one with this id
+    /// List the sessions of the whole current project, or of the project with this ID
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     project: Option<Option<IdPrefix>>,
 
-    /// Archived ones too
+    /// Include archived sessions
     #[arg(long)]
     archived: bool,
 
-    /// Sessions that other sessions started, too
+    /// Include child sessions
     #[arg(long)]
     children: bool,
 
-    /// With these characters in the title
+    /// List only sessions with this text in the title
     #[arg(long, short, value_name = "TEXT")]
     search: Option<String>,
 
-    /// At most this many
+    /// Maximum number of sessions
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
 
-    /// Go on where an earlier list ended
+    /// Continue from the cursor of a previous list
     #[arg(long, value_name = "CURSOR")]
     cursor: Option<String>,
 }
 
-/// Which sessions are wanted.
+/// Which sessions to list.
 enum SessionListScope {
     AllProjects,
     Project(ProjectId),
@@ -73,7 +72,7 @@ impl SessionListScope {
         }
     }
 
-    /// True if a session is of the same project although it is not in scope.
+    /// True if a session is in the same project but not in scope.
     fn is_same_project(&self, session: &Session) -> bool {
         match self {
             Self::AllProjects | Self::Project(_) => false,
@@ -82,7 +81,7 @@ impl SessionListScope {
     }
 }
 
-/// A page of the list, and what is not on it.
+/// A page of the list, with counts of sessions outside of it.
 #[derive(Default)]
 struct SessionListPage {
     rows: Vec<SessionRow>,
@@ -140,7 +139,7 @@ fn resolve_scope(
     Ok(SessionListScope::Checkout(ProjectLocation::find(&projects, app.directory()?)))
 }
 
-/// Reads the page, and on the first one counts what lies outside of the scope.
+/// Reads a page; on the first page, also counts the sessions outside of the scope.
 fn read_page(
     reader: &ReadTx<'_>,
     scope: &SessionListScope,
@@ -183,7 +182,7 @@ fn read_page(
     Ok(page)
 }
 
-/// Says that there is nothing to show.
+/// Reports an empty list.
 fn print_empty(ui: &mut Ui, scope: &SessionListScope, args: &SessionListArgs) {
     let place = match scope {
         SessionListScope::AllProjects => String::new(),
@@ -234,12 +233,12 @@ fn print_sessions(
     ui.print_table(&grid)
 }
 
-/// Says what is not on the page, and how to see it.
+/// Reports what is not on this page.
 fn print_remaining(ui: &mut Ui, scope: &SessionListScope, page: &SessionListPage) {
     if page.elsewhere_in_project > 0 {
         ui.print_dim_note(&format!(
-            "+ {} elsewhere in this project (--project)",
-            number_format::format_count(page.elsewhere_in_project)
+            "{} elsewhere in this project (--project)",
+            number_format::format_counted(page.elsewhere_in_project, "more session")
         ));
     }
     if page.in_other_projects > 0 {
@@ -250,11 +249,11 @@ fn print_remaining(ui: &mut Ui, scope: &SessionListScope, page: &SessionListPage
             | SessionListScope::AllProjects => "in other projects",
         };
         ui.print_dim_note(&format!(
-            "+ {} {other} (--all)",
-            number_format::format_count(page.in_other_projects)
+            "{} {other} (--all)",
+            number_format::format_counted(page.in_other_projects, "more session")
         ));
     }
     if let Some(cursor) = &page.next {
-        ui.print_hint(&format!("there are more: repeat with `--cursor {cursor}`"));
+        ui.print_hint(&format!("for more sessions, add `--cursor {cursor}`"));
     }
 }

@@ -1,4 +1,4 @@
-//! `turnstone session`: list, show and tidy up.
+//! `turnstone session`: list, show, rename, archive, abort, delete.
 
 mod abort;
 mod archive;

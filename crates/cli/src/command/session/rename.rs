@@ -8,22 +8,25 @@ use crate::id_prefix::IdPrefix;
 use crate::text;
 use crate::ui::{ID_STYLE, Ui, apply_style};
 
-/// Give a session another title
+/// Rename a session
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone session rename ses_e21d \"Fix the tide table\"")]
 pub(crate) struct RenameArgs {
-    /// The session: its id, or a beginning no other id has
+    /// Session ID or unique prefix
     #[arg(value_name = "ID")]
     session: IdPrefix,
 
-    /// The title
+    /// New title
     title: String,
 }
 
 pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RenameArgs) -> Result<ProgramExit, CliError> {
     let title = args.title.trim().to_owned();
     if title.is_empty() {
-        return Err(CliError::Refused { what: "a title needs a letter".to_owned(), hint: None });
+        return Err(CliError::Refused {
+            what: "the title is empty".to_owned(),
+            hint: Some("give the session a title with at least one character".to_owned()),
+        });
     }
     let (store, ctx) = (app.open_store()?, app.context());
     let id = args.session.resolve_session(&store, &ctx)?;
@@ -39,7 +42,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RenameArgs) -> Result<Progra
         ui.print_json(&session_json(&store, &ctx, &id)?)?;
     } else {
         ui.print_note(&format!(
-            "{} is now called {}",
+            "renamed {} to \"{}\"",
             apply_style(ID_STYLE, &id),
             text::sanitize_line(&title)
         ));

@@ -12,21 +12,21 @@ use crate::ui::Ui;
 
 /// Show a session as a readable transcript
 ///
-/// With --json, the session and its messages as `export` writes them, and its to-do list.
+/// With --json, prints the session and its messages in the format of `export`, and its to-do list.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone session show ses_e21d --limit 4\n  \
                         turnstone session show ses_e21d --full | less -R")]
 pub(crate) struct SessionShowArgs {
-    /// The session: its id, or a beginning no other id has
+    /// Session ID or unique prefix
     #[arg(value_name = "ID")]
     session: IdPrefix,
 
-    /// Only the newest N messages
+    /// Show only the newest N messages
     #[arg(long, short = 'n', value_name = "N")]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     limit: Option<u32>,
 
-    /// Tool output, reasoning and steps in full
+    /// Show tool output, reasoning and steps in full
     #[arg(long)]
     full: bool,
 }
@@ -59,7 +59,7 @@ pub(super) fn run(
         ui.print_line(&line)?;
     }
     if transcript.earlier {
-        ui.print_dim_note("there are earlier messages: leave out --limit to see them");
+        ui.print_dim_note("omit --limit to see earlier messages");
     }
     Ok(ProgramExit::Ok)
 }

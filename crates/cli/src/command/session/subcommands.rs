@@ -1,4 +1,4 @@
-//! The commands about sessions.
+//! Subcommands of `turnstone session`.
 
 use clap::Subcommand;
 use turnstone_core::id::SessionId;
@@ -11,7 +11,7 @@ use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
-/// Commands about sessions.
+/// Subcommands of `session`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionCommand {
     List(list::SessionListArgs),
@@ -23,11 +23,11 @@ pub(crate) enum SessionCommand {
     Delete(delete::DeleteArgs),
 }
 
-/// Runs a command about sessions.
+/// Runs a subcommand.
 ///
 /// # Errors
 ///
-/// What the command answers.
+/// The error of the subcommand.
 pub(crate) fn run(
     ui: &mut Ui,
     app: &CliApp,

@@ -11,31 +11,31 @@ use crate::exit_code::ProgramExit;
 use crate::number_format;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// Compare two captures, or a capture with the files as they are now
+/// Compare two captures, or a capture with the current files
 ///
-/// Prints a patch that `git apply` takes. Binary files and files that are too large are named on
-/// stderr instead. In a directory below the root only what lies below it is compared.
+/// Prints a patch for `git apply`. Binary and very large files are listed on stderr instead. In a
+/// subdirectory, compares only that subdirectory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot diff 4b825dc6\n  \
                         turnstone snapshot diff 4b825dc6 a2f1 --stat")]
 pub(crate) struct SnapshotDiffArgs {
-    /// The older tree or capture
+    /// Older tree or capture
     #[arg(value_name = "A")]
     before: String,
 
-    /// The newer one [default: the files as they are now]
+    /// Newer tree or capture [default: the current files]
     #[arg(value_name = "B")]
     after: Option<String>,
 
-    /// Say for each file how much changed
+    /// Show the number of changed lines per file
     #[arg(long)]
     stat: bool,
 
-    /// Lines around each change
+    /// Lines of context
     #[arg(long, short = 'U', value_name = "N", default_value_t = 3)]
     context: usize,
 
-    /// Everything, wherever you are
+    /// Compare the whole worktree, not only the current directory
     #[arg(long)]
     whole: bool,
 }
@@ -45,18 +45,18 @@ pub(super) fn run(
     app: &CliApp,
     args: &SnapshotDiffArgs,
 ) -> Result<ProgramExit, CliError> {
-    let site = DirectoryStore::open_current(ui, app)?;
-    let scope = site.scope().filter(|_| !args.whole).cloned();
+    let store = DirectoryStore::open_current(ui, app)?;
+    let scope = store.scope().filter(|_| !args.whole).cloned();
     if let Some(scope) = &scope {
-        site.print_scope(ui, scope);
+        store.print_scope(ui, scope);
     }
     let options = DiffOptions { scope, context: args.context, ..DiffOptions::default() };
-    let before = site.handle.find_capture(&args.before)?;
+    let before = store.handle.find_capture(&args.before)?;
     let diff = match &args.after {
         Some(after) => {
-            site.handle.diff_captures(&before, &site.handle.find_capture(after)?, &options)?
+            store.handle.diff_captures(&before, &store.handle.find_capture(after)?, &options)?
         }
-        None => site.handle.diff_worktree(&before, &options)?,
+        None => store.handle.diff_worktree(&before, &options)?,
     };
     if ui.wants_json() {
         ui.print_json(&diff_json(&diff))?;
@@ -67,9 +67,9 @@ pub(super) fn run(
         print_omitted_files(ui, &diff);
     }
     if let Some(reasons) = summarize_skipped(&diff.not_covered) {
-        ui.print_dim_note(&format!("of some paths nothing can be said: {reasons}"));
+        ui.print_dim_note(&format!("not compared: {reasons}"));
     }
-    site.finish_with_maintenance(app);
+    store.finish_with_maintenance(app);
     Ok(ProgramExit::Ok)
 }
 
@@ -129,11 +129,11 @@ const fn status_name(status: DiffStatus) -> &'static str {
         DiffStatus::Added => "added",
         DiffStatus::Modified => "modified",
         DiffStatus::Deleted => "deleted",
-        DiffStatus::Type => "other type",
+        DiffStatus::Type => "type changed",
     }
 }
 
-/// Names the files the patch does not show.
+/// Lists the files that the patch omits.
 fn print_omitted_files(ui: &mut Ui, diff: &CaptureDiff) {
     for file in &diff.files {
         let what = match file.patch {

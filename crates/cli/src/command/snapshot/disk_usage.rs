@@ -1,4 +1,4 @@
-//! `turnstone snapshot du` and `gc`: what takes space, and giving it back.
+//! `turnstone snapshot du` and `gc`: disk usage and garbage collection.
 
 use serde_json::{Value, json};
 use turnstone_snapshot::{DiskUsageReport, GcOutcome, ListedStore, StoreRegistry};
@@ -13,25 +13,26 @@ use crate::text;
 use crate::time_format;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// Say what the captures take
+/// Show the disk usage of captures
 ///
-/// Shows this directory's store in detail and every other one on a line.
+/// Shows the store of this directory in detail, and one line for each other store.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone snapshot du --largest 10")]
 pub(crate) struct DuArgs {
-    /// Show the N paths whose versions take most
+    /// Show the N paths that use the most space
     #[arg(long, value_name = "N", default_value_t = 5)]
     largest: usize,
 }
 
-/// Give back the space of captures that are too old
+/// Remove old captures and free their space
 ///
-/// Captures are kept for `snapshot.keep_days` (7); what sessions pin stays whatever its age. A
-/// store whose directory is gone is removed after the same time. Runs by itself once a day.
+/// Captures are kept for `snapshot.keep_days` (default 7) days, and longer while a session needs them
+/// for undo. The store of a deleted directory is removed after the same time. Runs automatically once a
+/// day.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone snapshot gc --dry-run")]
 pub(crate) struct GcArgs {
-    /// Print what would go, and stop
+    /// Show what would be removed and exit
     #[arg(long)]
     dry_run: bool,
 }
@@ -44,29 +45,29 @@ pub(super) fn print_disk_usage(
     let registry = StoreRegistry::new(app.layout().root());
     let stores = registry.list_stores().map_err(turnstone_snapshot::SnapshotError::from)?;
     let here = match DirectoryStore::open_current(ui, app) {
-        Ok(site) => Some(site),
-        // The other stores are worth a look all the same.
+        Ok(store) => Some(store),
+        // The other stores are still shown.
         Err(CliError::Snapshot(turnstone_snapshot::SnapshotError::Untracked(_))) => None,
         Err(error) => return Err(error),
     };
-    let detail = here.as_ref().map(|site| site.handle.disk_usage(args.largest)).transpose()?;
+    let detail = here.as_ref().map(|store| store.handle.disk_usage(args.largest)).transpose()?;
     if ui.wants_json() {
         let all: Vec<Value> = stores.iter().map(store_json).collect();
         ui.print_json(&json!({
-            "root": here.as_ref().map(|site| site.root()),
+            "root": here.as_ref().map(|store| store.root()),
             "here": detail.as_ref().map(to_json).transpose()?,
             "stores": all,
             "total": stores.iter().map(|store| store.bytes).sum::<u64>(),
         }))?;
         return Ok(ProgramExit::Ok);
     }
-    if let (Some(site), Some(detail)) = (&here, &detail) {
-        print_current_store(ui, app, site, detail)?;
+    if let (Some(store), Some(detail)) = (&here, &detail) {
+        print_current_store(ui, app, store, detail)?;
         ui.print_line("")?;
     }
     print_stores(ui, app, &stores)?;
-    if let Some(site) = here {
-        site.finish_with_maintenance(app);
+    if let Some(store) = here {
+        store.finish_with_maintenance(app);
     }
     Ok(ProgramExit::Ok)
 }
@@ -85,20 +86,20 @@ fn store_json(store: &ListedStore) -> Value {
 fn print_current_store(
     ui: &mut Ui,
     app: &CliApp,
-    site: &DirectoryStore,
+    store: &DirectoryStore,
     detail: &DiskUsageReport,
 ) -> Result<(), CliError> {
     let usage = &detail.usage;
-    let root = text::sanitize_line(&site.root().to_string_lossy());
+    let root = text::sanitize_line(&store.root().to_string_lossy());
     let packs = number_format::format_counted(usage.packs, "pack");
     ui.print_line(&format!(
         "{root}: {} in {packs}",
         number_format::format_size(usage.bytes + usage.loose)
     ))?;
     let mut grid = TextTable::new(&[
-        ("KEPT BY", ColumnKind::Truncated),
+        ("PINNED BY", ColumnKind::Truncated),
         ("CAPTURES", ColumnKind::Number),
-        ("ALONE", ColumnKind::Number),
+        ("UNIQUE", ColumnKind::Number),
         ("SHARED", ColumnKind::Number),
         ("NEWEST", ColumnKind::Text),
     ]);
@@ -114,12 +115,10 @@ fn print_current_store(
     ui.print_table(&grid)?;
     if detail.unpinned > 0 {
         let free = number_format::format_size(detail.unpinned);
-        ui.print_dim_note(&format!(
-            "{free} are kept by nothing; `turnstone snapshot gc` frees them"
-        ));
+        ui.print_dim_note(&format!("{free} not pinned; `turnstone snapshot gc` frees this space"));
     }
     let last = usage.last_gc.map(|last| time_format::format_local_time(last.0, app.now()));
-    ui.print_dim_note(&format!("last upkeep: {}", last.as_deref().unwrap_or("never")));
+    ui.print_dim_note(&format!("last maintenance: {}", last.as_deref().unwrap_or("never")));
     if !detail.largest.is_empty() {
         ui.print_line("")?;
         let columns = [
@@ -143,20 +142,20 @@ fn print_current_store(
 
 fn print_stores(ui: &mut Ui, app: &CliApp, stores: &[ListedStore]) -> Result<(), CliError> {
     if stores.is_empty() {
-        ui.print_note("no directory has been captured yet");
+        ui.print_note("no captures yet");
         return Ok(());
     }
     let columns = [
         ("DIRECTORY", ColumnKind::Truncated),
         ("SIZE", ColumnKind::Number),
-        ("LAST USE", ColumnKind::Text),
+        ("LAST USED", ColumnKind::Text),
     ];
     let mut grid = TextTable::new(&columns);
     for store in stores {
         let root = store.root.as_ref().map(|root| root.path.to_string_lossy().into_owned());
         let root = match (root, store.root_exists) {
             (Some(root), true) => root,
-            (Some(root), false) => format!("{root} (gone)"),
+            (Some(root), false) => format!("{root} (deleted)"),
             (None, _) => format!("unknown ({})", store.id),
         };
         let used = store
@@ -174,12 +173,12 @@ pub(super) fn collect_garbage(
     app: &CliApp,
     args: &GcArgs,
 ) -> Result<ProgramExit, CliError> {
-    let site = DirectoryStore::open_current(ui, app)?;
-    let mut sweep = site.build_sweep(app, u64::MAX)?;
+    let store = DirectoryStore::open_current(ui, app)?;
+    let mut sweep = store.build_sweep(app, u64::MAX)?;
     sweep.dry_run = args.dry_run;
-    let swept = site.handle.collect_garbage(&sweep)?;
+    let swept = store.handle.collect_garbage(&sweep)?;
     let registry = StoreRegistry::new(app.layout().root());
-    let gone = registry.remove_orphaned_stores(site.retention_millis(), app.now(), args.dry_run);
+    let gone = registry.remove_orphaned_stores(store.retention_millis(), app.now(), args.dry_run);
     let gone = gone.map_err(turnstone_snapshot::SnapshotError::from)?;
     if ui.wants_json() {
         let mut all = to_json(&swept)?;
@@ -194,34 +193,34 @@ pub(super) fn collect_garbage(
 
 fn print_gc_result(ui: &mut Ui, swept: &GcOutcome, gone: &[ListedStore], dry_run: bool) {
     let GcOutcome { expired, gc } = swept;
-    let verb = if dry_run { "would go" } else { "gone" };
+    let verb = if dry_run { "would remove" } else { "removed" };
     for group in &gc.dropped_groups {
-        ui.print_note(&format!("{verb}: everything kept by {}", text::sanitize_line(group)));
+        ui.print_note(&format!("{verb} the captures of {}", text::sanitize_line(group)));
     }
     if *expired > 0 {
         ui.print_note(&format!(
-            "{verb}: {} that are too old",
-            number_format::format_counted(*expired, "capture")
+            "{verb} {}",
+            number_format::format_counted(*expired, "old capture")
         ));
     }
     for store in gone {
         let root = store.root.as_ref().map(|root| root.path.to_string_lossy().into_owned());
         let root = text::sanitize_line(&root.unwrap_or_default());
         let size = number_format::format_size(store.bytes);
-        ui.print_note(&format!("{verb}: the store of {root}, which is gone ({size})"));
+        ui.print_note(&format!("{verb} the store of the deleted directory {root} ({size})"));
     }
     if dry_run {
         let free = number_format::format_size(gc.dropped_bytes);
         match (*expired, gc.dropped_bytes) {
-            (0, 0) => ui.print_note("nothing is too old; nothing would go"),
-            (0, _) => ui.print_note(&format!("{free} would become free")),
-            _ => ui.print_note(&format!("{free} or more would become free")),
+            (0, 0) => ui.print_note("nothing to remove"),
+            (0, _) => ui.print_note(&format!("would free {free}")),
+            _ => ui.print_note(&format!("would free at least {free}")),
         }
     } else {
         let (before, after) = (
             number_format::format_size(gc.bytes_before),
             number_format::format_size(gc.bytes_after),
         );
-        ui.print_note(&format!("{before} before, {after} now"));
+        ui.print_note(&format!("{before} before, {after} after"));
     }
 }

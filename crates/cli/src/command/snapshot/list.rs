@@ -11,7 +11,7 @@ use crate::number_format;
 use crate::time_format;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// Digits of a tree that are shown; a beginning is enough wherever one is asked for.
+/// Shown length of a tree ID; every unique prefix is accepted.
 pub(super) const SHORT_ID_LENGTH: usize = 12;
 
 /// List the captures of this directory, newest first
@@ -19,11 +19,11 @@ pub(super) const SHORT_ID_LENGTH: usize = 12;
 #[command(after_help = "Examples:\n  turnstone snapshot list\n  \
                         turnstone snapshot list --json | jq -r '.[0].tree'")]
 pub(crate) struct SnapshotListArgs {
-    /// Those too that were made to guard a restore or only to look
+    /// Include captures made internally, to guard a restore or to compare
     #[arg(long, short)]
     all: bool,
 
-    /// At most this many
+    /// Maximum number of captures
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
     #[arg(value_parser = clap::value_parser!(u32).range(1..))]
     limit: u32,
@@ -34,8 +34,8 @@ pub(super) fn run(
     app: &CliApp,
     args: &SnapshotListArgs,
 ) -> Result<ProgramExit, CliError> {
-    let site = DirectoryStore::open_current(ui, app)?;
-    let mut captures = site.handle.list_captures()?;
+    let store = DirectoryStore::open_current(ui, app)?;
+    let mut captures = store.handle.list_captures()?;
     let total = captures.len();
     captures.retain(|capture| args.all || !capture.is_internal());
     let hidden = total - captures.len();
@@ -44,20 +44,23 @@ pub(super) fn run(
     if ui.wants_json() {
         ui.print_json(&serde_json::to_value(&captures)?)?;
     } else if captures.is_empty() {
-        ui.print_note(&format!("no captures of {}", site.root().display()));
+        ui.print_note(&format!("no captures of {}", store.root().display()));
     } else {
         print_captures(ui, app, &captures, args.all)?;
     }
     if more > 0 {
-        ui.print_dim_note(&format!("+ {} older (-n)", number_format::format_count(more)));
+        ui.print_dim_note(&format!(
+            "{} (-n N)",
+            number_format::format_counted(more, "older capture")
+        ));
     }
     if hidden > 0 {
         ui.print_dim_note(&format!(
-            "+ {} guards and looks (--all)",
-            number_format::format_count(hidden)
+            "{} (--all)",
+            number_format::format_counted(hidden, "internal capture")
         ));
     }
-    site.finish_with_maintenance(app);
+    store.finish_with_maintenance(app);
     Ok(ProgramExit::Ok)
 }
 
@@ -69,7 +72,7 @@ fn print_captures(
 ) -> Result<(), CliError> {
     let columns = [
         ("TREE", ColumnKind::Text),
-        ("MADE", ColumnKind::Text),
+        ("TIME", ColumnKind::Text),
         ("FILES", ColumnKind::Number),
         ("MODE", ColumnKind::Text),
         ("GROUP", ColumnKind::Truncated),
@@ -91,7 +94,7 @@ fn print_captures(
     ui.print_table(&grid)
 }
 
-/// The value of something that can always be written as JSON.
+/// Serializes a value.
 pub(super) fn to_json(of: &impl serde::Serialize) -> Result<Value, CliError> {
     Ok(serde_json::to_value(of)?)
 }

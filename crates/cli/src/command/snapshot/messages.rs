@@ -1,4 +1,4 @@
-//! What the snapshot library says, for people: exit codes, hints, reasons.
+//! Exit codes, hints and reasons for results of the snapshot store.
 
 use turnstone_snapshot::{
     CaptureError, ConflictReason, JournalState, RegistryError, RestoreError, RootError,
@@ -7,7 +7,7 @@ use turnstone_snapshot::{
 
 use crate::exit_code::ProgramExit;
 
-/// The code a refusal ends with.
+/// The exit code of an error.
 pub(crate) fn exit_for_snapshot_error(error: &SnapshotError) -> ProgramExit {
     match error {
         SnapshotError::Unreachable { .. }
@@ -35,33 +35,33 @@ pub(crate) fn exit_for_snapshot_error(error: &SnapshotError) -> ProgramExit {
     }
 }
 
-/// The command that helps.
+/// What the user can do about an error.
 pub(crate) fn hint_for_snapshot_error(error: &SnapshotError) -> Option<String> {
-    let words = match error {
-        SnapshotError::Untracked(_) => "`turnstone snapshot track` takes the first capture",
+    let hint = match error {
+        SnapshotError::Untracked(_) => "create the first capture with `turnstone snapshot track`",
         SnapshotError::Registry(RegistryError::Root(RootError::Refused(_))) => {
-            "change to a project in it, or insist: `turnstone snapshot track --insist`"
+            "change to a project directory, or use `turnstone snapshot track --insist`"
         }
         SnapshotError::Registry(RegistryError::InsideGit(_)) => {
-            "change to a directory with files of yours"
+            "change to a directory outside of .git"
         }
         SnapshotError::Registry(RegistryError::TooNew { .. })
         | SnapshotError::OwnerFailed(StoreFailure { kind: StoreFailureKind::Version, .. }) => {
-            "use the version of turnstone that wrote it, or end the one that runs"
+            "use the newer version of Turnstone, or end the process that runs it"
         }
-        SnapshotError::NoCapture { .. } => "`turnstone snapshot list` shows the captures",
-        SnapshotError::Ambiguous { .. } => "give more digits",
-        SnapshotError::NoOperation(_) => "`turnstone snapshot undo --list` shows the operations",
+        SnapshotError::NoCapture { .. } => "`turnstone snapshot list` lists the captures",
+        SnapshotError::Ambiguous { .. } => "type more characters of the ID",
+        SnapshotError::NoOperation(_) => "`turnstone snapshot undo --list` lists the operations",
         SnapshotError::NothingToUndo(_) => {
-            "`turnstone snapshot restore TREE` restores; `turnstone snapshot list` names the trees"
+            "`turnstone snapshot list` lists captures, `turnstone snapshot restore TREE` restores one"
         }
         SnapshotError::Unreachable { .. } | SnapshotError::Open(StoreOpenError::Locked(_)) => {
-            "end the other process or wait for it"
+            "wait for the other process, or end it"
         }
         SnapshotError::Capture(error) | SnapshotError::Restore(RestoreError::Guard(error)) => {
             return hint_for_capture_error(error);
         }
-        SnapshotError::Object(_) => "`turnstone snapshot verify` says what is damaged",
+        SnapshotError::Object(_) => "`turnstone snapshot verify` shows what is damaged",
         SnapshotError::Registry(_)
         | SnapshotError::Open(_)
         | SnapshotError::Expire(_)
@@ -70,60 +70,60 @@ pub(crate) fn hint_for_snapshot_error(error: &SnapshotError) -> Option<String> {
         | SnapshotError::OwnerFailed(_)
         | SnapshotError::Io(_) => return None,
     };
-    Some(words.to_owned())
+    Some(hint.to_owned())
 }
 
 fn hint_for_capture_error(error: &CaptureError) -> Option<String> {
-    let words = match error {
+    let hint = match error {
         CaptureError::OverBudget(_) => {
-            "`turnstone snapshot du` shows what takes space, `gc` frees some; `snapshot.budget` in \
-             the configuration sets another limit"
+            "`turnstone snapshot du` shows the disk usage, `turnstone snapshot gc` frees space, and \
+             `snapshot.budget` in the configuration sets the limit"
         }
-        CaptureError::BelowFloor { .. } | CaptureError::NoSpace(_) => "free some space on the disk",
+        CaptureError::BelowFloor { .. } | CaptureError::NoSpace(_) => "free some disk space",
         CaptureError::Root(_) | CaptureError::Object(_) | CaptureError::Io(_) => return None,
     };
-    Some(words.to_owned())
+    Some(hint.to_owned())
 }
 
 /// Why a path is not in a capture.
 pub(crate) const fn describe_skip_reason(reason: UncoveredReason) -> &'static str {
     match reason {
         UncoveredReason::Ignored => "ignored",
-        UncoveredReason::IndexUnreadable => "ignored, and the index cannot be read",
+        UncoveredReason::IndexUnreadable => "ignored; git index unreadable",
         UncoveredReason::Generated => "generated",
         UncoveredReason::TooLarge => "too large",
         UncoveredReason::Unreadable => "unreadable",
-        UncoveredReason::Special => "not a file",
-        UncoveredReason::Changing => "changing all the time",
-        UncoveredReason::OwnData => "turnstone's own data",
-        UncoveredReason::BehindLink => "behind a link",
-        UncoveredReason::NotNamed => "not looked at",
-        UncoveredReason::Forgotten => "its bytes were forgotten",
-        UncoveredReason::NoGuard => "its present bytes could not be kept",
+        UncoveredReason::Special => "not a regular file",
+        UncoveredReason::Changing => "constantly changing",
+        UncoveredReason::OwnData => "Turnstone's own data",
+        UncoveredReason::BehindLink => "behind a symbolic link",
+        UncoveredReason::NotNamed => "not captured",
+        UncoveredReason::Forgotten => "its content was erased",
+        UncoveredReason::NoGuard => "its current content could not be saved",
     }
 }
 
-/// Why a path was left as it is.
+/// Why a path was skipped.
 pub(crate) const fn describe_conflict(why: ConflictReason) -> &'static str {
     match why {
-        ConflictReason::Overlap => "the same lines were changed since",
-        ConflictReason::NotMergeable => "changed since, and not a text that could be merged",
-        ConflictReason::Changed => "changed while this ran",
-        ConflictReason::InTheWay => "something else is in the way",
-        ConflictReason::Refused => "the disk refused",
+        ConflictReason::Overlap => "the same lines have changed since",
+        ConflictReason::NotMergeable => "changed since, and not mergeable as text",
+        ConflictReason::Changed => "changed during the operation",
+        ConflictReason::InTheWay => "another file is in the way",
+        ConflictReason::Refused => "the file system refused the change",
     }
 }
 
-/// Why the journal was of no use, if somebody wanted one.
+/// Why the journal could not be used, if it was requested.
 pub(super) const fn describe_journal_problem(state: JournalState) -> Option<&'static str> {
     match state {
         JournalState::Off | JournalState::Starting | JournalState::On => None,
-        JournalState::Overflow => Some("more happened than the kernel could note"),
+        JournalState::Overflow => Some("too many changes for the kernel's event queue"),
         JournalState::WatchLimit => {
-            Some("the kernel allows no more watches (fs.inotify.max_user_watches)")
+            Some("the limit of inotify watches is reached (fs.inotify.max_user_watches)")
         }
-        JournalState::NoEvents => Some("this file system does not tell of changes"),
-        JournalState::Linked => Some("many files have a second name"),
-        JournalState::Distrusted => Some("the journal missed a change"),
+        JournalState::NoEvents => Some("this file system does not report changes"),
+        JournalState::Linked => Some("many files have hard links"),
+        JournalState::Distrusted => Some("the watcher missed a change"),
     }
 }

@@ -1,4 +1,4 @@
-//! `turnstone snapshot`: captures of a directory, and the way back.
+//! `turnstone snapshot`: captures a directory and restores files.
 
 mod diff;
 mod directory_store;

@@ -1,4 +1,4 @@
-//! Paths as people type them, and as the worktree knows them.
+//! Resolves typed paths relative to the root of the worktree.
 
 use std::collections::BTreeSet;
 use std::os::unix::ffi::OsStrExt;
@@ -8,11 +8,11 @@ use turnstone_snapshot::RelPath;
 
 use crate::error::CliError;
 
-/// The paths that are meant, from the root of the worktree; nothing means all of it.
+/// The paths relative to the root of the worktree; `None` means the whole worktree.
 ///
 /// # Errors
 ///
-/// [`CliError::Refused`] if one lies outside.
+/// [`CliError::Refused`] if a path is outside of the worktree.
 pub(crate) fn resolve_paths(
     root: &Path,
     directory: &Path,
@@ -34,11 +34,11 @@ pub(crate) fn resolve_paths(
 }
 
 fn outside_root_error(root: &Path, path: &Path) -> CliError {
-    let what = format!("{} is not below {}", path.display(), root.display());
-    CliError::Refused { what, hint: None }
+    let what = format!("{} is outside of {}", path.display(), root.display());
+    CliError::Refused { what, hint: Some("use a path inside this directory".to_owned()) }
 }
 
-/// Follows the path by its names; what is there does not matter, it may be gone.
+/// Resolves the path lexically, because the file may no longer exist.
 fn relative_to_root(root: &Path, directory: &Path, path: &Path) -> Option<PathBuf> {
     let mut at = PathBuf::new();
     for part in directory.join(path).components() {

@@ -14,43 +14,45 @@ use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
-/// Make files equal to a capture
+/// Restore files from a capture
 ///
-/// Files that were added since are removed, unless --keep-added. What is overwritten or removed is
-/// kept first: `undo` takes it back. Files outside the capture's cover are never touched. In a
-/// directory below the root only what lies below it is restored. Ends with 4 if a file was left
-/// alone because it changed meanwhile. The permission `revert` applies: a rule may deny it, and a
-/// command inside a turn is refused or asked about.
+/// Files added since are removed, unless --keep-added is given. Overwritten and removed content is saved
+/// first, so that `snapshot undo` can reverse the restore. Files that the capture did not record, such as
+/// ignored files, do not change. In a subdirectory, restores only that subdirectory. Exits with 4 if a
+/// file was skipped because it changed meanwhile.
+///
+/// Needs the permission `revert`: a rule can deny it, and a command that an agent runs is denied or must
+/// be approved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot restore 4b825dc6 --dry-run\n  \
                         turnstone snapshot restore 4b825dc6 src/lib.rs")]
 pub(crate) struct RestoreArgs {
-    /// The tree or the capture: its id, or a beginning no other one has
+    /// Tree or capture ID, or unique prefix
     #[arg(value_name = "TREE")]
     tree: String,
 
-    /// Only these files and directories
+    /// Restore only these files and directories
     #[arg(value_name = "PATH", value_hint = clap::ValueHint::AnyPath, conflicts_with = "whole")]
     paths: Vec<PathBuf>,
 
-    /// Print what would change, and stop
+    /// Show what would change and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// Leave files that the capture does not have
+    /// Keep files that the capture does not contain
     #[arg(long)]
     keep_added: bool,
 
-    /// Everything, wherever you are
+    /// Restore the whole worktree, not only the current directory
     #[arg(long)]
     whole: bool,
 }
 
 pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RestoreArgs) -> Result<ProgramExit, CliError> {
-    let site = DirectoryStore::open_current(ui, app)?;
-    let target = site.handle.find_capture(&args.tree)?;
-    let paths = resolve_selection(ui, &site, args)?;
-    let plan = site.handle.plan_restore(&target, paths.as_ref(), args.keep_added, app.now())?;
+    let store = DirectoryStore::open_current(ui, app)?;
+    let target = store.handle.find_capture(&args.tree)?;
+    let paths = resolve_selection(ui, &store, args)?;
+    let plan = store.handle.plan_restore(&target, paths.as_ref(), args.keep_added, app.now())?;
     if args.dry_run {
         return restore_report::print_report(
             ui,
@@ -61,31 +63,31 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RestoreArgs) -> Result<Progr
     }
     let paths = paths.into_iter().flatten().collect();
     let action = OperationAction::Restore { tree: target.tree, paths };
-    let exit = apply_plan(ui, app, &site, action, plan)?;
-    site.finish_with_maintenance(app);
+    let exit = apply_plan(ui, app, &store, action, plan)?;
+    store.finish_with_maintenance(app);
     Ok(exit)
 }
 
 fn resolve_selection(
     ui: &mut Ui,
-    site: &DirectoryStore,
+    store: &DirectoryStore,
     args: &RestoreArgs,
 ) -> Result<Option<BTreeSet<RelPath>>, CliError> {
     if !args.paths.is_empty() {
-        return resolve_paths(site.root(), &site.directory, &args.paths);
+        return resolve_paths(store.root(), &store.directory, &args.paths);
     }
-    let scope = site.scope().filter(|_| !args.whole).cloned();
+    let scope = store.scope().filter(|_| !args.whole).cloned();
     if let Some(scope) = &scope {
-        site.print_scope(ui, scope);
+        store.print_scope(ui, scope);
     }
     Ok(scope.map(|scope| [scope].into()))
 }
 
-/// Lets a plan pass the permission rules: those of the sessions of this directory, or, where none has
-/// ever worked, those of the user and of the directory (R37).
+/// Checks a plan against the permission rules: those of the sessions of this directory, or those of the
+/// user and the directory if there are no sessions (R37).
 fn require_revert_permission(
     app: &CliApp,
-    site: &DirectoryStore,
+    store: &DirectoryStore,
     plan: &turnstone_snapshot::RestorePlan,
 ) -> Result<(), CliError> {
     let paths: Vec<String> = plan.steps.iter().map(|step| step.path.to_string()).collect();
@@ -95,34 +97,33 @@ fn require_revert_permission(
     if app.layout().database().exists() {
         app.open_engine()?.permissions().gates().require_at(
             &app.context(),
-            site.root(),
+            store.root(),
             GatedOperation::Revert,
             &paths,
         )?;
     } else {
         app.read_permission_rules()?.enforce_gate_at(
             &app.context(),
-            site.root(),
+            store.root(),
             (GatedOperation::Revert, &paths),
         )?;
     }
     Ok(())
 }
 
-/// Applies a plan under an id of its own and says what came of it.
+/// Applies a plan as a new operation and prints the report.
 pub(super) fn apply_plan(
     ui: &mut Ui,
     app: &CliApp,
-    site: &DirectoryStore,
+    store: &DirectoryStore,
     action: OperationAction,
     plan: turnstone_snapshot::RestorePlan,
 ) -> Result<ProgramExit, CliError> {
-    require_revert_permission(app, site, &plan)?;
-    let mint = OperationId::generate();
-    let id =
-        mint.map_err(|source| CliError::File { what: "no random bytes".to_owned(), source })?;
-    let order = OperationRequest { id, action, plan };
-    let done = site.handle.apply_once(&order, app.now())?;
-    let logged = done.guard.is_some().then_some(&order.id);
+    require_revert_permission(app, store, &plan)?;
+    let what = "cannot generate an operation ID".to_owned();
+    let id = OperationId::generate().map_err(|source| CliError::File { what, source })?;
+    let request = OperationRequest { id, action, plan };
+    let done = store.handle.apply_once(&request, app.now())?;
+    let logged = done.guard.is_some().then_some(&request.id);
     restore_report::print_report(ui, &done, logged, false)
 }

@@ -1,4 +1,4 @@
-//! Plans and reports of restores: the same words for what would happen and for what did.
+//! Prints plans and reports of restores in the same format.
 
 use serde_json::{Value, json};
 use turnstone_snapshot::{
@@ -13,7 +13,7 @@ use crate::number_format;
 use crate::text;
 use crate::ui::{DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style};
 
-/// What a plan would come to if nothing changes meanwhile.
+/// The report of a plan if no file changes meanwhile.
 pub(crate) fn predict_report(plan: &RestorePlan) -> RestoreReport {
     let paths = |wanted: fn(&RestoreStep) -> bool| {
         let steps = plan.steps.iter().filter(|step| wanted(step));
@@ -30,7 +30,7 @@ pub(crate) fn predict_report(plan: &RestorePlan) -> RestoreReport {
     }
 }
 
-/// Prints what was done, or would be.
+/// Prints a report or a prediction.
 pub(super) fn print_report(
     ui: &mut Ui,
     report: &RestoreReport,
@@ -46,12 +46,12 @@ pub(super) fn print_report(
         ("removed", "remove", &report.removed),
         ("merged", "merge", &report.merged),
     ] {
-        let words = if dry_run { planned } else { done };
+        let verb = if dry_run { planned } else { done };
         for path in paths {
             let path = text::sanitize_line(&path.to_string());
             ui.print_line(&format!(
                 "{}  {path}",
-                apply_style(SUCCESS_STYLE, format!("{words:<8}"))
+                apply_style(SUCCESS_STYLE, format!("{verb:<8}"))
             ))?;
         }
     }
@@ -63,13 +63,13 @@ pub(super) fn print_report(
     for (path, reason) in &report.not_covered {
         let path = text::sanitize_line(&path.to_string());
         let why = apply_style(DIM_STYLE, format!("({})", messages::describe_skip_reason(*reason)));
-        ui.print_line(&format!("{}  {path}  {why}", apply_style(WARNING_STYLE, "no cover")))?;
+        ui.print_line(&format!("{}  {path}  {why}", apply_style(WARNING_STYLE, "skipped ")))?;
     }
     print_totals(ui, report, dry_run);
     Ok(exit_for_report(report))
 }
 
-/// A file that was left alone is told by the exit code.
+/// Skipped files change the exit code.
 fn exit_for_report(report: &RestoreReport) -> ProgramExit {
     if report.conflicts.is_empty() { ProgramExit::Ok } else { ProgramExit::Conflict }
 }
@@ -79,35 +79,32 @@ fn print_totals(ui: &mut Ui, report: &RestoreReport, dry_run: bool) {
         (report.restored.len(), "restored", "to restore"),
         (report.removed.len(), "removed", "to remove"),
         (report.merged.len(), "merged", "to merge"),
-        (report.conflicts.len(), "left alone", "to leave alone"),
-        (report.not_covered.len(), "not covered", "not covered"),
+        (report.conflicts.len(), "in conflict", "in conflict"),
+        (report.not_covered.len(), "skipped", "skipped"),
     ];
     let list: Vec<String> = counts
         .iter()
         .filter(|(count, ..)| *count > 0)
         .map(|(count, done, planned)| {
-            format!(
-                "{} {}",
-                number_format::format_count(*count),
-                if dry_run { planned } else { done }
-            )
+            let what = if dry_run { planned } else { done };
+            format!("{} {what}", number_format::format_counted(*count, "file"))
         })
         .collect();
     let done = counts[..3].iter().any(|(count, ..)| *count > 0);
     let all = list.join(", ");
     match (list.is_empty(), dry_run) {
-        (true, _) => ui.print_note("nothing to do: the files are as they should be"),
-        (false, true) => ui.print_note(&format!("{all}; nothing was changed")),
+        (true, _) => ui.print_note("nothing to restore"),
+        (false, true) => ui.print_note(&format!("{all} (dry run: no file was changed)")),
         (false, false) => ui.print_note(&all),
     }
     if !report.in_place.is_empty() {
         let count = number_format::format_counted(report.in_place.len(), "file");
         ui.print_dim_note(&format!(
-            "{count} written in place, to keep owner, attributes or second names"
+            "{count} written in place to keep owner, attributes or hard links"
         ));
     }
     if done && !dry_run {
-        ui.print_hint("`turnstone snapshot undo` takes it back");
+        ui.print_hint("`turnstone snapshot undo` reverses this");
     }
 }
 

@@ -14,16 +14,16 @@ use crate::number_format;
 use crate::time_format;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// Show what a capture holds: its files with permissions and sizes
+/// List the files of a capture with permissions and sizes
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot show 4b825dc6\n  \
                         turnstone snapshot show 4b825dc6 --skipped")]
 pub(crate) struct SnapshotShowArgs {
-    /// The tree or the capture: its id, or a beginning no other one has
+    /// Tree or capture ID, or unique prefix
     #[arg(value_name = "TREE")]
     tree: String,
 
-    /// List what was skipped, and why, instead
+    /// List the skipped paths and reasons instead
     #[arg(long)]
     skipped: bool,
 }
@@ -33,9 +33,9 @@ pub(super) fn run(
     app: &CliApp,
     args: &SnapshotShowArgs,
 ) -> Result<ProgramExit, CliError> {
-    let site = DirectoryStore::open_current(ui, app)?;
-    let capture = site.handle.find_capture(&args.tree)?;
-    let files = site.handle.list_files(&capture)?;
+    let store = DirectoryStore::open_current(ui, app)?;
+    let capture = store.handle.find_capture(&args.tree)?;
+    let files = store.handle.list_files(&capture)?;
     if ui.wants_json() {
         ui.print_json(&json!({
             "tree": capture.tree,
@@ -52,7 +52,7 @@ pub(super) fn run(
     } else {
         print_files(ui, app, &capture, &files)?;
     }
-    site.finish_with_maintenance(app);
+    store.finish_with_maintenance(app);
     Ok(ProgramExit::Ok)
 }
 
@@ -89,7 +89,7 @@ fn print_skipped(ui: &mut Ui, capture: &Capture) -> Result<(), CliError> {
     }
     ui.print_table(&grid)?;
     if capture.coverage.skipped.is_empty() {
-        ui.print_note("nothing was skipped");
+        ui.print_note("no paths were skipped");
     }
     Ok(())
 }

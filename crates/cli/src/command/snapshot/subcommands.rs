@@ -1,4 +1,4 @@
-//! The commands about snapshots.
+//! Subcommands of `turnstone snapshot`.
 
 use clap::Subcommand;
 
@@ -8,7 +8,7 @@ use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
 
-/// Commands about snapshots.
+/// Subcommands of `snapshot`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum SnapshotCommand {
     Track(track::TrackArgs),
@@ -19,28 +19,28 @@ pub(crate) enum SnapshotCommand {
     Undo(undo::SnapshotUndoArgs),
     Du(disk_usage::DuArgs),
     Gc(disk_usage::GcArgs),
-    /// Read every stored object and compare it with its name
+    /// Verify the checksums of all stored objects
     ///
-    /// Ends with 1 if something is damaged or missing.
+    /// Exits with 1 if an object is damaged or missing.
     #[command(after_help = "Example:\n  turnstone snapshot verify")]
     Verify,
-    /// Print where the repository with the captures is
+    /// Print the path of the git repository that stores the captures
     #[command(after_help = "Example:\n  \
                             git --git-dir \"$(turnstone snapshot git-dir)\" log --all --oneline")]
     GitDir,
-    /// Keep the store warm for other commands until Ctrl-C
+    /// Watch this directory for changes, so that captures are fast
     ///
-    /// Commands that run meanwhile are served by this process. It prints one line when it is ready
-    /// and looks after the store once an hour.
+    /// Runs until Ctrl-C. With the watcher running, captures read only changed files instead of scanning
+    /// the whole directory. Prints one line when ready and runs maintenance once an hour.
     #[command(after_help = "Example:\n  turnstone snapshot watch &")]
     Watch,
 }
 
-/// Runs a command about snapshots.
+/// Runs a subcommand.
 ///
 /// # Errors
 ///
-/// What the command answers.
+/// The error of the subcommand.
 pub(crate) fn run(
     ui: &mut Ui,
     app: &CliApp,

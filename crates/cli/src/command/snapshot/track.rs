@@ -20,38 +20,37 @@ use crate::ui::Ui;
 
 /// Capture a directory
 ///
-/// Prints the tree, which `show`, `diff` and `restore` take. Ignored files, files over the size
-/// limit and what cannot be read are skipped; `show --skipped` lists them. In a checkout all of
-/// it is captured, wherever in it you are. The home directory and the whole file system are
-/// refused unless you name them or insist.
+/// Prints the tree ID for use with `show`, `diff` and `restore`. Ignored, unreadable and very large files
+/// are skipped; `show --skipped` lists them. In a git checkout, the whole checkout is captured. Your home
+/// directory and the root of the file system are captured only if named explicitly or with --insist.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot track\n  \
                         tree=$(turnstone snapshot track ~/project)")]
 pub(crate) struct TrackArgs {
-    /// The directory [default: where you are]
+    /// Directory to capture [default: the current directory]
     #[arg(value_name = "DIR", value_hint = clap::ValueHint::DirPath)]
     directory: Option<PathBuf>,
 
-    /// Even if it is your home directory or the whole file system
+    /// Allow the home directory and the root of the file system
     #[arg(long)]
     insist: bool,
 }
 
 pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &TrackArgs) -> Result<ProgramExit, CliError> {
     let directory = args.directory.as_deref();
-    // Who writes its name means it; a dot does not name anything.
+    // A typed name counts as explicit; a dot does not.
     let is_named = |directory: &Path| {
         let mut parts = directory.components();
         parts.any(|part| matches!(part, Component::Normal(_) | Component::RootDir))
     };
     let insist = args.insist || directory.is_some_and(is_named);
-    let site = DirectoryStore::open(
+    let store = DirectoryStore::open(
         ui,
         app,
         DirectoryStoreRequest { directory, allow_large_root: insist, create: true },
     )?;
     let started = app.now();
-    let captured = capture(ui, &site, started)?;
+    let captured = capture(ui, &store, started)?;
     let elapsed = app.now().since(started);
     if ui.wants_json() {
         ui.print_json(&capture_json(&captured, elapsed))?;
@@ -59,34 +58,34 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &TrackArgs) -> Result<Program
         ui.print_line(&captured.capture.tree.to_string())?;
         print_capture_summary(ui, &captured, elapsed, started);
     }
-    site.finish_with_maintenance(app);
+    store.finish_with_maintenance(app);
     Ok(ProgramExit::Ok)
 }
 
-/// Captures, and shows on a terminal that something happens if it takes long.
+/// Captures, with a progress display on terminals.
 fn capture(
     ui: &Ui,
-    site: &DirectoryStore,
+    store: &DirectoryStore,
     now: EpochMillis,
 ) -> Result<CaptureOutcome, SnapshotError> {
     let bar = ui.progress_bar("{spinner} {msg} ({elapsed})");
     let is_done = AtomicBool::new(false);
-    let started = site.handle.stored_object_count();
+    let started = store.handle.stored_object_count();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
-            // What is done in a moment needs no bar.
+            // No progress display for short captures.
             std::thread::park_timeout(Duration::from_millis(500));
             while !is_done.load(Ordering::Relaxed) {
                 std::thread::park_timeout(Duration::from_millis(120));
-                let stored = site.handle.stored_object_count().saturating_sub(started);
+                let stored = store.handle.stored_object_count().saturating_sub(started);
                 bar.set_message(format!(
                     "capturing: {} stored",
-                    number_format::format_count(stored)
+                    number_format::format_counted(stored, "object")
                 ));
                 bar.tick();
             }
         });
-        let captured = site.handle.capture(&DirectoryStore::capture_group(), now);
+        let captured = store.handle.capture(&DirectoryStore::capture_group(), now);
         is_done.store(true, Ordering::Relaxed);
         watcher.thread().unpark();
         drop(watcher.join());
@@ -122,21 +121,21 @@ fn print_capture_summary(ui: &mut Ui, captured: &CaptureOutcome, elapsed: i64, n
         true => format!("{files}, {} changed", number_format::format_count(captured.changed)),
         false => {
             format!(
-                "{files}, nothing new since {}",
+                "{files}, unchanged since {}",
                 time_format::format_local_time(captured.capture.time.0, now)
             )
         }
     };
     ui.print_note(&format!("{what} ({})", number_format::format_duration(elapsed)));
     if let Some(why) = messages::describe_journal_problem(captured.journal) {
-        ui.print_dim_note(&format!("every file was looked at: {why}"));
+        ui.print_dim_note(&format!("scanned all files: {why}"));
     }
     if let Some(skipped) = summarize_skipped(&captured.capture.coverage.skipped) {
         ui.print_dim_note(&format!("skipped {skipped}"));
     }
 }
 
-/// How many paths were skipped and why; nothing if none was.
+/// Number of skipped paths per reason; `None` if there are none.
 pub(super) fn summarize_skipped(skipped: &[(RelPath, UncoveredReason)]) -> Option<String> {
     let mut counts = BTreeMap::<&str, usize>::new();
     for (_, reason) in skipped {

@@ -14,23 +14,23 @@ use crate::number_format;
 use crate::time_format;
 use crate::ui::{ColumnKind, TextTable, Ui};
 
-/// Take back the last restore
+/// Undo the last restore
 ///
-/// What was changed since is kept: merged where it is text, otherwise the file is left alone and
-/// the command ends with 4. An undo is taken back the same way.
+/// Later changes to the files are kept: text is merged, other files are skipped and the command exits
+/// with 4. Running it again undoes the undo.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot undo --dry-run\n  \
                         turnstone snapshot undo --list")]
 pub(crate) struct SnapshotUndoArgs {
-    /// The operation to take back, if it is not the last one
+    /// Operation to undo [default: the last one]
     #[arg(value_name = "OPERATION")]
     operation: Option<String>,
 
-    /// Print what would change, and stop
+    /// Show what would change and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// List the operations, newest first, and stop
+    /// List the operations, newest first, and exit
     #[arg(long, conflicts_with_all = ["operation", "dry_run"])]
     list: bool,
 }
@@ -40,15 +40,15 @@ pub(super) fn run(
     app: &CliApp,
     args: &SnapshotUndoArgs,
 ) -> Result<ProgramExit, CliError> {
-    let site = DirectoryStore::open_current(ui, app)?;
+    let store = DirectoryStore::open_current(ui, app)?;
     if args.list {
-        return list_operations(ui, app, &site);
+        return list_operations(ui, app, &store);
     }
-    let operation = site.handle.find_operation(args.operation.as_deref())?;
-    let plan = site.handle.plan_undo(&operation.id, app.now())?;
+    let operation = store.handle.find_operation(args.operation.as_deref())?;
+    let plan = store.handle.plan_undo(&operation.id, app.now())?;
     let now = app.now();
     ui.print_dim_note(&format!(
-        "taking back: {} ({})",
+        "undoing: {} ({})",
         describe_operation(&operation),
         time_format::format_local_time(operation.time.0, now)
     ));
@@ -60,8 +60,8 @@ pub(super) fn run(
             true,
         );
     }
-    let exit = apply_plan(ui, app, &site, OperationAction::Undo { of: operation.id }, plan)?;
-    site.finish_with_maintenance(app);
+    let exit = apply_plan(ui, app, &store, OperationAction::Undo { of: operation.id }, plan)?;
+    store.finish_with_maintenance(app);
     Ok(exit)
 }
 
@@ -77,7 +77,7 @@ fn describe_operation(operation: &LoggedOperation) -> String {
                 }
             }
         }
-        OperationAction::Decided { by } => by.clone(),
+        OperationAction::Decided { by } => format!("operation {by}"),
         OperationAction::Undo { of } => format!("undo {}", &of.as_str()[..SHORT_ID_LENGTH]),
     }
 }
@@ -85,9 +85,9 @@ fn describe_operation(operation: &LoggedOperation) -> String {
 fn list_operations(
     ui: &mut Ui,
     app: &CliApp,
-    site: &DirectoryStore,
+    store: &DirectoryStore,
 ) -> Result<ProgramExit, CliError> {
-    let operations = site.handle.list_operations()?;
+    let operations = store.handle.list_operations()?;
     if ui.wants_json() {
         let value = |operation: &LoggedOperation| {
             json!({
@@ -106,12 +106,12 @@ fn list_operations(
         return Ok(ProgramExit::Ok);
     }
     if operations.is_empty() {
-        ui.print_note(&format!("nothing has been restored in {} yet", site.root().display()));
+        ui.print_note(&format!("nothing has been restored in {} yet", store.root().display()));
         return Ok(ProgramExit::Ok);
     }
     let columns = [
         ("OPERATION", ColumnKind::Text),
-        ("DONE", ColumnKind::Text),
+        ("TIME", ColumnKind::Text),
         ("FILES", ColumnKind::Number),
         ("WHAT", ColumnKind::Truncated),
     ];

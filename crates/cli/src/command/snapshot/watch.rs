@@ -16,49 +16,49 @@ use crate::exit_code::ProgramExit;
 use crate::text;
 use crate::ui::Ui;
 
-/// How often it is looked whether upkeep is due.
+/// Interval of checks for due maintenance.
 const MAINTENANCE_CHECK_INTERVAL: Duration = Duration::from_secs(60);
-/// How long a short command that keeps the store is waited for: so many times, so long apart.
+/// How often and how long to wait for a short command that owns the store.
 const MAX_OWNERSHIP_TRIES: u32 = 150;
 const OWNERSHIP_RETRY_DELAY: Duration = Duration::from_millis(20);
 
 pub(super) fn run(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
-    let site = DirectoryStore::open(
+    let store = DirectoryStore::open(
         ui,
         app,
         DirectoryStoreRequest { create: true, ..DirectoryStoreRequest::default() },
     )?;
-    let failed = |source| CliError::File { what: "cannot wait for signals".to_owned(), source };
+    let failed = |source| CliError::File { what: "cannot handle signals".to_owned(), source };
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).map_err(failed)?;
     let (send, ended) = channel();
     std::thread::spawn(move || {
         if signals.forever().next().is_some() {
-            // Nobody listens any more only if the program is ending anyway.
+            // Fails only if the program is already ending.
             send.send(()).ok();
         }
     });
-    become_store_owner(&site, app)?;
-    let journal = site.handle.start_journal();
+    become_store_owner(&store, app)?;
+    let journal = store.handle.start_journal();
     if let Some(why) = journal.and_then(|status| messages::describe_journal_problem(status.state)) {
-        ui.print_dim_note(&format!("without a journal, every file is looked at: {why}"));
+        ui.print_dim_note(&format!("captures will scan all files: {why}"));
     }
-    // The journal begins with a look at everything, before anybody waits for it.
-    let captured = site.handle.capture(&PinGroup::new("look"), app.now())?;
-    let root = text::sanitize_line(&site.root().to_string_lossy());
+    // The journal starts from a full capture, taken before commands wait for it.
+    let captured = store.handle.capture(&PinGroup::new("look"), app.now())?;
+    let root = text::sanitize_line(&store.root().to_string_lossy());
     if ui.wants_json() {
-        ui.print_json(&json!({ "ready": true, "root": site.root(), "files": captured.files }))?;
+        ui.print_json(&json!({ "ready": true, "root": store.root(), "files": captured.files }))?;
     } else {
         ui.print_line(&format!("watching {root}"))?;
     }
     ui.flush()?;
     while let Err(RecvTimeoutError::Timeout) = ended.recv_timeout(MAINTENANCE_CHECK_INTERVAL) {
         recover_interrupted(app);
-        site.run_idle_maintenance(app);
+        store.run_idle_maintenance(app);
     }
     Ok(ProgramExit::Ok)
 }
 
-/// Finishes what processes left that died, as everybody does who runs for long (R45).
+/// Recovers the work of dead processes, as all long-running commands do (R45).
 fn recover_interrupted(app: &CliApp) {
     if !app.layout().database().exists() {
         return;
@@ -67,17 +67,17 @@ fn recover_interrupted(app: &CliApp) {
         .open_engine()
         .and_then(|engine| Ok(engine.maintenance().recover_all(&app.context())?));
     if let Err(error) = recovered {
-        tracing::info!("what a dead process left could not be finished: {error}");
+        tracing::info!("recovery failed: {error}");
     }
 }
 
-/// Becomes the keeper; a command that keeps the store for a moment is waited for.
-fn become_store_owner(site: &DirectoryStore, app: &CliApp) -> Result<(), CliError> {
+/// Becomes the owner of the store; waits for a short command that owns it.
+fn become_store_owner(store: &DirectoryStore, app: &CliApp) -> Result<(), CliError> {
     for _ in 0..MAX_OWNERSHIP_TRIES {
-        if site.handle.try_acquire(app.now())? {
+        if store.handle.try_acquire(app.now())? {
             return Ok(());
         }
         std::thread::sleep(OWNERSHIP_RETRY_DELAY);
     }
-    Err(SnapshotError::Open(StoreOpenError::Locked(site.handle.owner_description())).into())
+    Err(SnapshotError::Open(StoreOpenError::Locked(store.handle.owner_description())).into())
 }

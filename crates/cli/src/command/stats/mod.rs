@@ -1,4 +1,4 @@
-//! `turnstone stats`: what the sessions add up to.
+//! `turnstone stats`: totals over sessions.
 
 mod session_stats;
 mod stats_report;

@@ -1,4 +1,4 @@
-//! The census: counts over sessions, their messages and their tool calls.
+//! Counts sessions, messages, tokens and tool calls.
 
 use std::collections::BTreeMap;
 
@@ -9,23 +9,23 @@ use turnstone_store::{ReadTx, SessionFilter, SessionRow, StoreError};
 
 use crate::time_format;
 
-/// Sessions read at once.
+/// Sessions per page.
 const SESSION_PAGE_SIZE: usize = 200;
-/// Messages read at once.
+/// Messages per page.
 const MESSAGE_PAGE_SIZE: usize = 500;
 
 /// Counts over some sessions.
 #[derive(Clone, Debug, Default)]
 pub(super) struct SessionStats {
-    /// Sessions, children and archived ones too.
+    /// Sessions, including archived and child sessions.
     pub(super) sessions: usize,
     /// Messages.
     pub(super) messages: usize,
-    /// What the sessions say they used.
+    /// Total usage of the sessions.
     pub(super) usage: SessionUsage,
-    /// All tokens of each session.
+    /// Total tokens per session.
     pub(super) tokens: Vec<i64>,
-    /// The first creation and the last change.
+    /// First creation and last update.
     pub(super) range: Option<(i64, i64)>,
     /// By provider and model.
     pub(super) models: BTreeMap<String, ModelCount>,
@@ -33,38 +33,38 @@ pub(super) struct SessionStats {
     pub(super) tools: BTreeMap<String, ToolCount>,
 }
 
-/// What a model did.
+/// Messages and usage of a model.
 #[derive(Clone, Debug, Default)]
 pub(super) struct ModelCount {
-    /// Messages it wrote.
+    /// Messages.
     pub(super) messages: usize,
-    /// What they cost.
+    /// Usage of these messages.
     pub(super) usage: SessionUsage,
 }
 
-/// What a tool did.
+/// Calls of a tool.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct ToolCount {
-    /// How often it was called.
+    /// Calls.
     pub(super) calls: usize,
-    /// How often that failed.
+    /// Failed calls.
     pub(super) errors: usize,
 }
 
 impl SessionStats {
     /// Counts the sessions that pass `filter`.
     pub(super) fn collect(reader: &ReadTx<'_>, filter: &SessionFilter) -> Result<Self, StoreError> {
-        let mut census = Self::default();
+        let mut stats = Self::default();
         let mut cursor = None;
         loop {
             let page = reader.sessions().list(filter, cursor.as_deref(), SESSION_PAGE_SIZE)?;
             for row in &page.items {
-                census.count_session(row);
-                census.count_messages(reader, row)?;
+                stats.count_session(row);
+                stats.count_messages(reader, row)?;
             }
             cursor = page.next;
             if cursor.is_none() {
-                return Ok(census);
+                return Ok(stats);
             }
         }
     }
@@ -116,7 +116,7 @@ impl SessionStats {
         count.usage = count.usage.plus(SessionUsage::from_step(&assistant.cost, &assistant.tokens));
     }
 
-    /// The models, the busiest first.
+    /// Models, most messages first.
     pub(super) fn busiest_models(&self, limit: usize) -> Vec<(&str, &ModelCount)> {
         let mut models: Vec<_> = self.models.iter().map(|(name, n)| (name.as_str(), n)).collect();
         models.sort_by(|a, b| b.1.messages.cmp(&a.1.messages).then(a.0.cmp(b.0)));
@@ -124,7 +124,7 @@ impl SessionStats {
         models
     }
 
-    /// The tools, the busiest first.
+    /// Tools, most calls first.
     pub(super) fn busiest_tools(&self, limit: usize) -> Vec<(&str, ToolCount)> {
         let mut tools: Vec<_> = self.tools.iter().map(|(name, n)| (name.as_str(), *n)).collect();
         tools.sort_by(|a, b| b.1.calls.cmp(&a.1.calls).then(a.0.cmp(b.0)));
@@ -132,7 +132,7 @@ impl SessionStats {
         tools
     }
 
-    /// Tokens of a session: the average and the median.
+    /// Average and median of tokens per session.
     pub(super) fn tokens_per_session(&self) -> (f64, f64) {
         let mut sorted = self.tokens.clone();
         sorted.sort_unstable();
@@ -145,13 +145,13 @@ impl SessionStats {
     }
 }
 
-/// Every kind of token.
+/// Sum over all kinds of tokens.
 pub(super) fn all_tokens(usage: SessionUsage) -> i64 {
     let kinds = [usage.output, usage.reasoning, usage.cache_read, usage.cache_write];
     kinds.into_iter().fold(usage.input, i64::saturating_add)
 }
 
-/// Usage as JSON, in OpenCode's names.
+/// Usage as JSON, with OpenCode's keys.
 pub(super) fn usage_json(usage: SessionUsage) -> (Value, Value) {
     (json!(usage.cost_number()), wire::tokens_info(usage))
 }

@@ -1,4 +1,4 @@
-//! The report: the census as a table or as JSON.
+//! Prints statistics as tables or JSON.
 
 use serde_json::{Value, json};
 use turnstone_core::time::EpochMillis;
@@ -16,15 +16,15 @@ use crate::ui::{ColumnKind, HEADING_STYLE, TextTable, Ui, apply_style};
 
 const DAY_MILLIS: i64 = 86_400_000;
 
-/// Count sessions, tokens, costs, models and tools
+/// Show totals of sessions, tokens, costs, models and tools
 ///
-/// Counts every session of every project, archived ones and those that other sessions started
-/// too, by the time of their last change.
+/// Counts all sessions of all projects, including archived and child sessions, by the time of their
+/// last update.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone stats --days 7\n  \
                         turnstone stats --project --models --tools 5")]
 pub(crate) struct StatsArgs {
-    /// Only sessions changed in the last N days; 0 means since midnight
+    /// Count only sessions updated in the last N days; 0 means since midnight
     #[arg(long, value_name = "N")]
     days: Option<u32>,
 
@@ -37,7 +37,7 @@ pub(crate) struct StatsArgs {
     #[arg(default_value = "5", hide_default_value = true)]
     models: usize,
 
-    /// Only the project you are in, or the one with this id
+    /// Count only the current project, or the project with this ID
     #[arg(long, value_name = "ID", num_args = 0..=1)]
     project: Option<Option<IdPrefix>>,
 }
@@ -46,7 +46,7 @@ pub(crate) struct StatsArgs {
 ///
 /// # Errors
 ///
-/// [`CliError::NotInProject`] and what the store answers.
+/// [`CliError::NotInProject`], or an error of the store.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &StatsArgs) -> Result<ProgramExit, CliError> {
     let (store, ctx) = (app.open_store()?, app.context());
     let wanted = args.project.as_ref();
@@ -58,15 +58,15 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &StatsArgs) -> Result<Program
         archived: true,
         ..SessionFilter::default()
     };
-    let census = store.read(&ctx, |r| SessionStats::collect(r, &filter))?;
-    let days = count_days(args, &census);
+    let stats = store.read(&ctx, |r| SessionStats::collect(r, &filter))?;
+    let days = count_days(args, &stats);
     if ui.wants_json() {
-        ui.print_json(&stats_json(&census, days, args))?;
+        ui.print_json(&stats_json(&stats, days, args))?;
         return Ok(ProgramExit::Ok);
     }
-    print_overview(ui, &census, days)?;
-    print_models(ui, &census, args.models)?;
-    print_tools(ui, &census, args.tools)?;
+    print_overview(ui, &stats, days)?;
+    print_models(ui, &stats, args.models)?;
+    print_tools(ui, &stats, args.tools)?;
     Ok(ProgramExit::Ok)
 }
 
@@ -77,9 +77,9 @@ fn start_time(days: u32, now: EpochMillis) -> EpochMillis {
     }
 }
 
-/// The days the figures are spread over: those asked for, or from first to last.
-fn count_days(args: &StatsArgs, census: &SessionStats) -> i64 {
-    match (args.days, census.range) {
+/// Number of days covered: as requested, or from the first to the last session.
+fn count_days(args: &StatsArgs, stats: &SessionStats) -> i64 {
+    match (args.days, stats.range) {
         (Some(days), _) => i64::from(days).max(1),
         (None, Some((first, last))) => {
             ((last - first).max(0) as u64).div_ceil(DAY_MILLIS as u64).max(1) as i64
@@ -88,14 +88,14 @@ fn count_days(args: &StatsArgs, census: &SessionStats) -> i64 {
     }
 }
 
-fn print_overview(ui: &mut Ui, census: &SessionStats, days: i64) -> Result<(), CliError> {
-    let usage = census.usage;
+fn print_overview(ui: &mut Ui, stats: &SessionStats, days: i64) -> Result<(), CliError> {
+    let usage = stats.usage;
     let cost = usage.cost_number().as_f64().unwrap_or(0.0);
-    let (average, median) = census.tokens_per_session();
+    let (average, median) = stats.tokens_per_session();
     let mut grid = TextTable::new(&[("", ColumnKind::Text), ("", ColumnKind::Number)]);
     for (name, value) in [
-        ("sessions", number_format::format_count(census.sessions)),
-        ("messages", number_format::format_count(census.messages)),
+        ("sessions", number_format::format_count(stats.sessions)),
+        ("messages", number_format::format_count(stats.messages)),
         ("days", number_format::format_count(days)),
         ("cost", number_format::format_cost(cost)),
         ("cost per day", number_format::format_cost(cost / days.max(1) as f64)),
@@ -114,8 +114,8 @@ fn print_overview(ui: &mut Ui, census: &SessionStats, days: i64) -> Result<(), C
     ui.print_table(&grid)
 }
 
-fn print_models(ui: &mut Ui, census: &SessionStats, limit: usize) -> Result<(), CliError> {
-    let shown = census.busiest_models(limit);
+fn print_models(ui: &mut Ui, stats: &SessionStats, limit: usize) -> Result<(), CliError> {
+    let shown = stats.busiest_models(limit);
     if shown.is_empty() {
         return Ok(());
     }
@@ -140,18 +140,21 @@ fn print_models(ui: &mut Ui, census: &SessionStats, limit: usize) -> Result<(), 
     }
     ui.print_line("")?;
     ui.print_table(&grid)?;
-    if census.models.len() > shown.len() {
-        ui.print_dim_note(&format!("+ {} more (--models)", census.models.len() - shown.len()));
+    if stats.models.len() > shown.len() {
+        ui.print_dim_note(&format!(
+            "{} (--models shows all)",
+            number_format::format_counted(stats.models.len() - shown.len(), "more model")
+        ));
     }
     Ok(())
 }
 
-fn print_tools(ui: &mut Ui, census: &SessionStats, limit: usize) -> Result<(), CliError> {
-    let shown = census.busiest_tools(limit);
+fn print_tools(ui: &mut Ui, stats: &SessionStats, limit: usize) -> Result<(), CliError> {
+    let shown = stats.busiest_tools(limit);
     if shown.is_empty() {
         return Ok(());
     }
-    let total: usize = census.tools.values().map(|tool| tool.calls).sum();
+    let total: usize = stats.tools.values().map(|tool| tool.calls).sum();
     let columns = [
         ("TOOL", ColumnKind::Truncated),
         ("CALLS", ColumnKind::Number),
@@ -170,28 +173,31 @@ fn print_tools(ui: &mut Ui, census: &SessionStats, limit: usize) -> Result<(), C
     }
     ui.print_line("")?;
     ui.print_table(&grid)?;
-    if census.tools.len() > shown.len() {
-        ui.print_dim_note(&format!("+ {} more (--tools N)", census.tools.len() - shown.len()));
+    if stats.tools.len() > shown.len() {
+        ui.print_dim_note(&format!(
+            "{} (--tools N shows more)",
+            number_format::format_counted(stats.tools.len() - shown.len(), "more tool")
+        ));
     }
     Ok(())
 }
 
-fn stats_json(census: &SessionStats, days: i64, args: &StatsArgs) -> Value {
-    let (cost, tokens) = usage_json(census.usage);
-    let (average, median) = census.tokens_per_session();
+fn stats_json(stats: &SessionStats, days: i64, args: &StatsArgs) -> Value {
+    let (cost, tokens) = usage_json(stats.usage);
+    let (average, median) = stats.tokens_per_session();
     let model = |(name, count): (&str, &super::session_stats::ModelCount)| {
         let (cost, tokens) = usage_json(count.usage);
         json!({ "model": name, "messages": count.messages, "cost": cost, "tokens": tokens })
     };
     let tool = |(name, count): (&str, super::session_stats::ToolCount)| json!({ "tool": name, "calls": count.calls, "errors": count.errors });
     json!({
-        "sessions": census.sessions,
-        "messages": census.messages,
+        "sessions": stats.sessions,
+        "messages": stats.messages,
         "days": days,
         "cost": cost,
         "tokens": tokens,
         "tokensPerSession": { "average": average, "median": median },
-        "models": census.busiest_models(args.models).into_iter().map(model).collect::<Vec<_>>(),
-        "tools": census.busiest_tools(args.tools).into_iter().map(tool).collect::<Vec<_>>(),
+        "models": stats.busiest_models(args.models).into_iter().map(model).collect::<Vec<_>>(),
+        "tools": stats.busiest_tools(args.tools).into_iter().map(tool).collect::<Vec<_>>(),
     })
 }

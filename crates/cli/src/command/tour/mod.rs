@@ -1,7 +1,7 @@
-//! `turnstone tour`: the promises of undo, kept before your eyes.
+//! `turnstone tour`: demonstrates and checks undo.
 //!
-//! Runs this very program in a temporary project, as a person would, and compares bytes. A claim
-//! that does not hold ends the tour with an error.
+//! Runs this program in a temporary project as a user would, and compares file contents. A failed check
+//! ends the tour with an error.
 
 mod run;
 mod sandbox;

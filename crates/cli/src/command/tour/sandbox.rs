@@ -1,4 +1,4 @@
-//! The stage: a temporary project, the program in it, and what is said about both.
+//! A temporary project, the program running in it, and the output of the tour.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -14,22 +14,22 @@ use crate::ui::{
     restore_style_marks,
 };
 
-/// How long one thing may take: so many looks, so long apart.
+/// How often and how long to wait for a signal file.
 const MAX_POLLS: u32 = 600;
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
-/// How a command ended.
+/// Output and exit code of a command.
 pub(super) struct TourCommandOutput {
     pub(super) out: String,
     pub(super) err: String,
     pub(super) code: i32,
 }
 
-/// A command that runs meanwhile; killed if the tour ends before it.
+/// A command running in the background; killed when dropped.
 pub(super) struct BackgroundCommand(Option<Child>);
 
 impl BackgroundCommand {
-    /// Kills it, and says whether that worked.
+    /// Kills the command; returns whether that worked.
     pub(super) fn kill(&mut self) -> bool {
         let Some(mut child) = self.0.take() else { return false };
         child.kill().and_then(|()| child.wait()).is_ok()
@@ -42,48 +42,48 @@ impl Drop for BackgroundCommand {
     }
 }
 
-/// Where the tour is played.
+/// The temporary project of the tour.
 pub(super) struct TourSandbox<'a> {
     ui: &'a mut Ui,
     program: PathBuf,
     path: OsString,
-    /// Holds everything; gone with the tour.
+    /// Contains all files; removed at the end.
     folder: tempfile::TempDir,
     claims: Vec<String>,
 }
 
 impl<'a> TourSandbox<'a> {
-    /// Makes the project.
+    /// Creates the project.
     pub(super) fn create(ui: &'a mut Ui, app: &CliApp) -> Result<Self, CliError> {
         let folder = tempfile::Builder::new().prefix("turnstone-tour-").tempdir();
-        let folder = folder.map_err(file_error("cannot make a temporary directory"))?;
+        let folder = folder.map_err(file_error("cannot create a temporary directory"))?;
         for name in ["project", "home", "run", "signal"] {
             let made = fs_err::create_dir(folder.path().join(name));
-            made.map_err(file_error("cannot make a temporary directory"))?;
+            made.map_err(file_error("cannot create a temporary directory"))?;
         }
         let path = app.environment_variables().iter().find(|(name, _)| name == "PATH");
         let path = path.map(|(_, value)| value.clone()).unwrap_or_default();
         let program = app.executable_path()?.to_owned();
-        let mut stage = Self { ui, program, path, folder, claims: Vec::new() };
-        stage.print(&format!("A project for this tour: {}", stage.project().display()))?;
-        Ok(stage)
+        let mut sandbox = Self { ui, program, path, folder, claims: Vec::new() };
+        sandbox.print(&format!("Temporary project: {}", sandbox.project().display()))?;
+        Ok(sandbox)
     }
 
-    /// Takes everything away and returns what was claimed.
+    /// Removes all files and returns the statements that were checked.
     pub(super) fn tear_down(self) -> Result<Vec<String>, CliError> {
         let Self { ui, folder, mut claims, .. } = self;
-        let place = folder.path().to_owned();
+        let path = folder.path().to_owned();
         folder.close().map_err(file_error("cannot remove the temporary project"))?;
-        if place.exists() {
-            return Err(claim_error("nothing is left behind"));
+        if path.exists() {
+            return Err(claim_error("all temporary files are removed"));
         }
-        claims.push("nothing is left behind".to_owned());
+        claims.push("all temporary files are removed".to_owned());
         if !ui.wants_json() {
             ui.print_line(&format!(
-                "\n{} nothing is left behind",
+                "\n{} all temporary files are removed",
                 apply_style(SUCCESS_STYLE, "✓")
             ))?;
-            ui.print_line("\nYour turn: `turnstone exec -- YOUR-AGENT`, then `turnstone undo`.")?;
+            ui.print_line("\nNow try it: `turnstone exec -- YOUR-AGENT`, then `turnstone undo`.")?;
         }
         Ok(claims)
     }
@@ -92,59 +92,59 @@ impl<'a> TourSandbox<'a> {
         self.folder.path().join("project")
     }
 
-    /// A file outside of the project with which commands tell each other how far they are.
+    /// A file outside of the project for synchronization between commands.
     fn signal_file(&self, name: &str) -> PathBuf {
         self.folder.path().join("signal").join(name)
     }
 
-    /// Says something.
-    pub(super) fn print(&mut self, words: &str) -> Result<(), CliError> {
-        if self.ui.wants_json() { Ok(()) } else { self.ui.print_line(words) }
+    /// Prints a line.
+    pub(super) fn print(&mut self, text: &str) -> Result<(), CliError> {
+        if self.ui.wants_json() { Ok(()) } else { self.ui.print_line(text) }
     }
 
-    /// Begins a scene.
+    /// Prints a heading.
     pub(super) fn print_heading(&mut self, title: &str) -> Result<(), CliError> {
         self.print(&format!("\n{}", apply_style(HEADING_STYLE, title)))
     }
 
-    /// What a person does to a file, by hand.
+    /// Writes a file as the user would.
     pub(super) fn edit_by_hand(
         &mut self,
         name: &str,
         content: &str,
-        words: &str,
+        text: &str,
     ) -> Result<(), CliError> {
         let written = fs_err::write(self.project().join(name), content);
         written.map_err(file_error("cannot write in the temporary project"))?;
-        self.print(&apply_style(DIM_STYLE, format!("# {words}")))
+        self.print(&apply_style(DIM_STYLE, format!("# {text}")))
     }
 
-    /// What a file holds; nothing if it is not there.
+    /// Content of a file; `None` if it does not exist.
     pub(super) fn read_file(&self, name: &str) -> Option<String> {
         fs_err::read_to_string(self.project().join(name)).ok()
     }
 
-    /// Runs the program, shows what it says, and wants this exit code.
+    /// Runs the program, prints its output, and expects this exit code.
     pub(super) fn run(&mut self, args: &[&str], code: i32) -> Result<TourCommandOutput, CliError> {
         self.show_command(args)?;
         let child = self.start_quietly(args)?;
         self.finish(child, args, code)
     }
 
-    /// Runs the program for an answer that is not shown.
+    /// Runs the program without printing its output.
     pub(super) fn run_silently(&mut self, args: &[&str]) -> Result<TourCommandOutput, CliError> {
         let child = self.start_quietly(args)?;
         let ran = wait_for_output(child)?;
         if ran.code == 0 { Ok(ran) } else { Err(exit_code_error(args, &ran)) }
     }
 
-    /// Starts the program and does not wait for it.
+    /// Starts the program in the background.
     pub(super) fn start(&mut self, args: &[&str]) -> Result<BackgroundCommand, CliError> {
         self.show_command(args)?;
         self.start_quietly(args)
     }
 
-    /// Waits for the program, shows what it said, and wants this exit code.
+    /// Waits for the program, prints its output, and expects this exit code.
     pub(super) fn finish(
         &mut self,
         child: BackgroundCommand,
@@ -158,7 +158,7 @@ impl<'a> TourSandbox<'a> {
         if ran.code == code { Ok(ran) } else { Err(exit_code_error(args, &ran)) }
     }
 
-    #[expect(clippy::disallowed_methods, reason = "the tour runs this program as a person would")]
+    #[expect(clippy::disallowed_methods, reason = "the tour runs this program as a user would")]
     fn start_quietly(&self, args: &[&str]) -> Result<BackgroundCommand, CliError> {
         let below = |name: &str| self.folder.path().join(name);
         let colour = if self.ui.has_colour() { "always" } else { "never" };
@@ -191,7 +191,7 @@ impl<'a> TourSandbox<'a> {
         ))
     }
 
-    /// Waits until a command has left its signal.
+    /// Waits for a signal file.
     pub(super) fn wait_for_signal(&self, name: &str) -> Result<(), CliError> {
         let path = self.signal_file(name);
         for _ in 0..MAX_POLLS {
@@ -200,15 +200,15 @@ impl<'a> TourSandbox<'a> {
             }
             std::thread::sleep(POLL_INTERVAL);
         }
-        Err(claim_error("every command gets to its point in time"))
+        Err(claim_error("every command reaches its signal in time"))
     }
 
-    /// Gives a signal.
+    /// Creates a signal file.
     pub(super) fn create_signal(&self, name: &str) -> Result<(), CliError> {
-        fs_err::write(self.signal_file(name), "").map_err(file_error("cannot write a signal"))
+        fs_err::write(self.signal_file(name), "").map_err(file_error("cannot create a signal file"))
     }
 
-    /// Shows which lines of a file differ.
+    /// Prints the lines that differ.
     pub(super) fn print_line_diff(&mut self, before: &str, after: &str) -> Result<(), CliError> {
         let (old, new): (Vec<&str>, Vec<&str>) =
             (before.lines().collect(), after.lines().collect());
@@ -221,13 +221,13 @@ impl<'a> TourSandbox<'a> {
         Ok(())
     }
 
-    /// Claims something that was just compared.
-    pub(super) fn check_claim(&mut self, holds: bool, words: &str) -> Result<(), CliError> {
+    /// Prints a statement that was just checked.
+    pub(super) fn check_claim(&mut self, holds: bool, text: &str) -> Result<(), CliError> {
         if !holds {
-            return Err(claim_error(words));
+            return Err(claim_error(text));
         }
-        self.claims.push(words.to_owned());
-        self.print(&format!("{} {words}", apply_style(SUCCESS_STYLE, "✓")))
+        self.claims.push(text.to_owned());
+        self.print(&format!("{} {text}", apply_style(SUCCESS_STYLE, "✓")))
     }
 }
 
@@ -244,12 +244,12 @@ fn file_error(what: &str) -> impl FnOnce(std::io::Error) -> CliError + use<> {
     move |source| CliError::File { what, source }
 }
 
-fn claim_error(words: &str) -> CliError {
-    let what = format!("this did not hold: {words}");
+fn claim_error(text: &str) -> CliError {
+    let what = format!("check failed: {text}");
     CliError::Refused { what, hint: Some(BUG_REPORT_HINT.to_owned()) }
 }
 
 fn exit_code_error(args: &[&str], ran: &TourCommandOutput) -> CliError {
-    let words = format!("`turnstone {}` ended with {}: {}", args.join(" "), ran.code, ran.err);
-    claim_error(words.trim_end())
+    let text = format!("`turnstone {}` exited with {}: {}", args.join(" "), ran.code, ran.err);
+    claim_error(text.trim_end())
 }

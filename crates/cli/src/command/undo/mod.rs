@@ -1,4 +1,4 @@
-//! `turnstone undo` and `turnstone redo`: exactly what turns did, back and forth.
+//! `turnstone undo` and `turnstone redo`: undo and redo of turns.
 
 mod run;
 mod undo_report;

@@ -1,4 +1,4 @@
-//! The two commands: which session, which turns, plan, apply, tell.
+//! Both commands: resolve session and turns, plan, apply, print the report.
 
 use std::path::{Path, PathBuf};
 
@@ -17,16 +17,16 @@ use crate::session_lookup;
 use crate::text;
 use crate::ui::Ui;
 
-/// Columns of a prompt that is named in passing.
+/// Maximum width of a prompt in messages.
 const MAX_PROMPT_WIDTH: usize = 60;
 
-/// Take back what a turn did, and nothing else
+/// Undo exactly what a turn did, and nothing else
 ///
-/// Without TURN the newest one of the newest session of this directory. What was changed since
-/// stays: merged where it is text, otherwise the file is left alone, named, and the command ends
-/// with 4; if no file at all could be taken back, the conversation stays as well. Everything that
-/// is overwritten is kept first; `turnstone redo` brings it back. Commits are never touched. Several
-/// turns, of several sessions too, are taken back in one step.
+/// Without TURN, undoes the newest turn of the newest session of this directory. Later changes by you or
+/// other agents are kept: text is merged; other files are skipped and listed, and the command exits with
+/// 4. If no file could be undone, the conversation does not change either. Overwritten content is saved
+/// first, and `turnstone redo` restores it. Git commits are never changed. Several turns, also of
+/// different sessions, are undone in one step.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone undo --dry-run\n  \
                         turnstone undo trn_0197c2 --path src")]
@@ -35,10 +35,9 @@ pub(crate) struct UndoArgs {
     what: TurnSelectionArgs,
 }
 
-/// Bring back what undo took
+/// Redo what was undone
 ///
-/// The newest undo that still stands, or the turns that are named. What was changed since stays,
-/// as with `undo`.
+/// Without TURN, reverses the newest undo. Later changes are kept, as with `undo`.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone redo --dry-run\n  turnstone redo")]
 pub(crate) struct RedoArgs {
@@ -46,55 +45,55 @@ pub(crate) struct RedoArgs {
     what: TurnSelectionArgs,
 }
 
-/// What both commands are told.
+/// Arguments of both commands.
 #[derive(Debug, clap::Args)]
 struct TurnSelectionArgs {
-    /// The turns: their ids, or beginnings no other turn has
+    /// Turn IDs or unique prefixes
     #[arg(value_name = "TURN")]
     turns: Vec<IdPrefix>,
 
-    /// Only files; the conversation stays where it is
+    /// Change only files, not the conversation
     #[arg(long, conflicts_with = "conversation")]
     files: bool,
 
-    /// Only the conversation; files stay as they are
+    /// Change only the conversation, not the files
     #[arg(long)]
     conversation: bool,
 
-    /// Only what a tool named before it wrote, nothing that was only seen changing meanwhile
+    /// Only files that a tool named before writing, not files that merely changed while it ran
     #[arg(long)]
     named_only: bool,
 
-    /// Only this file or directory; may be repeated
+    /// Only this file or directory; can be repeated
     #[arg(long = "path", value_name = "PATH", value_hint = clap::ValueHint::AnyPath)]
     paths: Vec<PathBuf>,
 
-    /// Print what would change, and stop
+    /// Show what would change and exit
     #[arg(long)]
     dry_run: bool,
 
-    /// The session [default: the newest of this directory]
+    /// Session ID or unique prefix [default: the newest session of this directory]
     #[arg(long, value_name = "ID")]
     session: Option<IdPrefix>,
 }
 
-/// Which way.
+/// Undo or redo.
 #[derive(Clone, Copy)]
 enum UndoDirection {
     Undo,
     Redo,
 }
 
-/// Takes turns back.
+/// Undoes turns.
 ///
 /// # Errors
 ///
-/// There is nothing to take back, the session is busy, or a fact could not be obtained.
+/// There is nothing to undo, the session is busy, or recorded data cannot be read.
 pub(crate) fn undo(ui: &mut Ui, app: &CliApp, args: &UndoArgs) -> Result<ProgramExit, CliError> {
     undo_or_redo(ui, app, &args.what, UndoDirection::Undo)
 }
 
-/// Brings them back.
+/// Redoes turns.
 ///
 /// # Errors
 ///
@@ -107,13 +106,13 @@ fn undo_or_redo(
     ui: &mut Ui,
     app: &CliApp,
     args: &TurnSelectionArgs,
-    way: UndoDirection,
+    direction: UndoDirection,
 ) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
     let (session, which, mut options) = resolve_target(app, &engine, &ctx, args)?;
     options.paths = resolve_path_filters(app, &engine, &ctx, &session, &args.paths)?;
-    let plan = match way {
+    let plan = match direction {
         UndoDirection::Undo => engine.history().plan_undo(&ctx, &session.id, &which, &options)?,
         UndoDirection::Redo => engine.history().plan_redo(&ctx, &session.id, &which, &options)?,
     };
@@ -132,7 +131,7 @@ fn undo_or_redo(
     Ok(exit)
 }
 
-/// The session, its turn, and what goes with it.
+/// Resolves session, turns and options.
 fn resolve_target(
     app: &CliApp,
     engine: &Engine,
@@ -147,7 +146,7 @@ fn resolve_target(
     };
     let mut turns = Vec::new();
     for prefix in &args.turns {
-        // A turn of another session may be named as well, to go with the first one.
+        // Further turns may belong to other sessions.
         let wanted = named.as_ref().filter(|_| turns.is_empty());
         turns.push(session_lookup::resolve_turn(app, engine, ctx, wanted, prefix)?);
     }
@@ -174,7 +173,7 @@ fn resolve_target(
     Ok((session, UndoTarget::Turn(first), options(turns)))
 }
 
-/// The paths as the root of the session names them.
+/// Resolves paths relative to the root of the session.
 fn resolve_path_filters(
     app: &CliApp,
     engine: &Engine,
@@ -188,7 +187,7 @@ fn resolve_path_filters(
     let here = app.directory()?;
     let here = fs_err::canonicalize(here).unwrap_or_else(|_| here.to_owned());
     let root = match engine.snapshots().access(session, ctx.now)? {
-        SnapshotAccess::Available(vault) => vault.location().root.clone(),
+        SnapshotAccess::Available(handle) => handle.location().root.clone(),
         SnapshotAccess::Refused(_) => Path::new(&session.directory).to_owned(),
     };
     Ok(resolve_paths(&root, &here, typed)?.into_iter().flatten().collect())
@@ -200,18 +199,20 @@ fn print_turns(
     ctx: &Context,
     plan: &UndoPlan,
 ) -> Result<(), CliError> {
-    let words = undo_report::progress_verb(plan.kind);
+    let verb = undo_report::progress_verb(plan.kind);
     let own = plan.turns.iter().map(|turn| (&plan.session, turn));
     for (session, turn) in own.chain(plan.also.iter().map(|(session, turn)| (session, turn))) {
         let prompt = crate::command::log::find_turn_prompt(engine, ctx, session, turn)?;
-        let prompt =
-            text::truncate_to_width(prompt.as_deref().unwrap_or("a hidden turn"), MAX_PROMPT_WIDTH);
-        ui.print_dim_note(&format!("{words}: {prompt} ({turn})"));
+        let prompt = text::truncate_to_width(
+            prompt.as_deref().unwrap_or("abandoned turn"),
+            MAX_PROMPT_WIDTH,
+        );
+        ui.print_dim_note(&format!("{verb}: {prompt} ({turn})"));
     }
     Ok(())
 }
 
-/// Whoever works in the same root sees these files change under its hands.
+/// Warns if a command is running in the same root: it sees the files change.
 fn warn_running_commands(
     ui: &mut Ui,
     engine: &Engine,
@@ -224,7 +225,7 @@ fn warn_running_commands(
         for row in open {
             let session = row.set.session;
             ui.print_note(&format!(
-                "note: a command of session {session} runs in these files meanwhile"
+                "note: session {session} is running a command in this directory"
             ));
         }
     }

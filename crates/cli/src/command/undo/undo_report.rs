@@ -1,4 +1,4 @@
-//! Plans and reports of undo and redo, in words that say what to do next.
+//! Prints plans and reports of undo and redo, with next steps.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -18,10 +18,10 @@ use crate::number_format;
 use crate::text;
 use crate::ui::{DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style};
 
-/// Digits of a commit or a capture that people are shown.
+/// Shown length of a commit ID.
 const SHORT_COMMIT_LENGTH: usize = 8;
 
-/// What was done, or would be.
+/// A report or a prediction.
 pub(crate) struct UndoResult<'a> {
     plan: &'a UndoPlan,
     report: OperationReport,
@@ -29,7 +29,7 @@ pub(crate) struct UndoResult<'a> {
 }
 
 impl<'a> UndoResult<'a> {
-    /// What a plan comes to if nothing changes meanwhile.
+    /// The report of a plan if no file changes meanwhile.
     pub(crate) fn predicted(plan: &'a UndoPlan) -> Self {
         let root = |root: &turnstone_engine::RootPlan| RootReport {
             root: root.root.clone(),
@@ -39,7 +39,7 @@ impl<'a> UndoResult<'a> {
         Self { plan, report, dry_run: true }
     }
 
-    /// What came of a plan.
+    /// The report of an applied plan.
     pub(crate) const fn applied(plan: &'a UndoPlan, report: OperationReport) -> Self {
         Self { plan, report, dry_run: false }
     }
@@ -48,7 +48,7 @@ impl<'a> UndoResult<'a> {
         self.report.roots.iter().map(|root| count(&root.report)).sum()
     }
 
-    /// A file that was left alone is told by the exit code.
+    /// Skipped files change the exit code.
     fn exit_code(&self) -> ProgramExit {
         let clean = self.sum(|report| report.conflicts.len()) == 0;
         match clean && self.report.contended.is_empty() && !self.report.without_effect {
@@ -70,14 +70,14 @@ impl<'a> UndoResult<'a> {
     }
 }
 
-/// What helps with paths that were left alone.
+/// Next steps for skipped paths.
 pub(crate) struct ConflictHints {
-    /// The capture from before the turns, for each path.
+    /// Capture from before the turns, per path.
     before: BTreeMap<RelPath, String>,
 }
 
 impl ConflictHints {
-    /// Looks up what the paths held before the turns.
+    /// Finds the captures from before the turns.
     pub(crate) fn collect(
         engine: &Engine,
         ctx: &Context,
@@ -97,20 +97,33 @@ impl ConflictHints {
     }
 }
 
-/// What is done to turns, as a word.
+/// Present participle for progress messages.
 pub(super) const fn progress_verb(kind: OperationKind) -> &'static str {
     match kind {
-        OperationKind::Redo => "bringing back",
+        OperationKind::Redo => "redoing",
         OperationKind::Undo
         | OperationKind::Jump
         | OperationKind::Branch
         | OperationKind::Checkpoint
         | OperationKind::Expire
-        | OperationKind::Forget => "taking back",
+        | OperationKind::Forget => "undoing",
     }
 }
 
-/// Prints what was done, or would be, and what a person can do about the rest.
+/// Past participle for messages about files.
+const fn past_participle(kind: OperationKind) -> &'static str {
+    match kind {
+        OperationKind::Undo => "undone",
+        OperationKind::Redo => "redone",
+        OperationKind::Jump
+        | OperationKind::Branch
+        | OperationKind::Checkpoint
+        | OperationKind::Expire
+        | OperationKind::Forget => "changed",
+    }
+}
+
+/// Prints the report and the next steps.
 pub(crate) fn print_result(
     ui: &mut Ui,
     shown: &UndoResult<'_>,
@@ -138,7 +151,7 @@ pub(crate) fn print_result(
 fn print_git_moved(ui: &mut Ui, note: &RepositoryMove) {
     let point = |point: &GitPosition| {
         if point.unknown {
-            return "cannot be read".to_owned();
+            return "unreadable".to_owned();
         }
         let commit = point
             .head
@@ -150,11 +163,11 @@ fn print_git_moved(ui: &mut Ui, note: &RepositoryMove) {
         }
     };
     let mark = match note.before.unknown || note.now.unknown {
-        true => apply_style(WARNING_STYLE, "git may have moved:"),
-        false => apply_style(WARNING_STYLE, "git has moved:"),
+        true => apply_style(WARNING_STYLE, "git HEAD may have moved:"),
+        false => apply_style(WARNING_STYLE, "git HEAD has moved:"),
     };
     let (before, now) = (point(&note.before), point(&note.now));
-    ui.print_note(&format!("{mark} {before} → {now}; files are undone, commits never"));
+    ui.print_note(&format!("{mark} {before} → {now}; only files are changed, never commits"));
 }
 
 fn print_root_report(
@@ -168,12 +181,12 @@ fn print_root_report(
         ("removed", "remove", &report.removed),
         ("merged", "merge", &report.merged),
     ] {
-        let words = if dry_run { planned } else { done };
+        let verb = if dry_run { planned } else { done };
         for path in paths {
             let seen = if windows.contains(path) { "  (window)" } else { "" };
             let path = text::sanitize_line(&path.to_string());
-            let words = apply_style(SUCCESS_STYLE, format!("{words:<9}"));
-            ui.print_line(&format!("{words}  {path}{}", apply_style(DIM_STYLE, seen)))?;
+            let verb = apply_style(SUCCESS_STYLE, format!("{verb:<9}"));
+            ui.print_line(&format!("{verb}  {path}{}", apply_style(DIM_STYLE, seen)))?;
         }
     }
     for RestoreConflict { path, why: reason } in &report.conflicts {
@@ -182,7 +195,7 @@ fn print_root_report(
     for (path, skipped) in &report.not_covered {
         print_path(
             ui,
-            &apply_style(WARNING_STYLE, "no cover "),
+            &apply_style(WARNING_STYLE, "skipped  "),
             path,
             describe_skip_reason(*skipped),
         )?;
@@ -203,26 +216,26 @@ fn print_unresolved(ui: &mut Ui, shown: &UndoResult<'_>) -> Result<(), CliError>
             })
             .collect();
         let others: Vec<String> = others.into_iter().collect();
-        let words = format!("perhaps changed by {}", others.join(", "));
-        print_path(ui, &apply_style(ERROR_STYLE, "contended"), &contended.path, &words)?;
+        let reason = format!("may also have been changed by {}", others.join(", "));
+        print_path(ui, &apply_style(ERROR_STYLE, "contended"), &contended.path, &reason)?;
     }
     for (_, path, reason) in &shown.report.not_covered {
-        print_path(ui, &apply_style(WARNING_STYLE, "no cover "), path, reason)?;
+        print_path(ui, &apply_style(WARNING_STYLE, "skipped  "), path, reason)?;
     }
     for (_, path) in &shown.plan.unnamed {
         print_path(
             ui,
-            &apply_style(WARNING_STYLE, "left     "),
+            &apply_style(WARNING_STYLE, "skipped  "),
             path,
-            "seen changing, but not named by a tool",
+            "changed while a command ran, not named by a tool",
         )?;
     }
     Ok(())
 }
 
-fn print_path(ui: &mut Ui, mark: &str, path: &RelPath, words: &str) -> Result<(), CliError> {
+fn print_path(ui: &mut Ui, mark: &str, path: &RelPath, reason: &str) -> Result<(), CliError> {
     let path = text::sanitize_line(&path.to_string());
-    ui.print_line(&format!("{mark}  {path}  {}", apply_style(DIM_STYLE, format!("({words})"))))
+    ui.print_line(&format!("{mark}  {path}  {}", apply_style(DIM_STYLE, format!("({reason})"))))
 }
 
 fn print_totals(ui: &mut Ui, shown: &UndoResult<'_>) {
@@ -232,37 +245,32 @@ fn print_totals(ui: &mut Ui, shown: &UndoResult<'_>) {
         (shown.sum(|report| report.restored.len()), "restored", "to restore"),
         (shown.sum(|report| report.removed.len()), "removed", "to remove"),
         (shown.sum(|report| report.merged.len()), "merged", "to merge"),
-        (left + shown.plan.unnamed.len(), "left alone", "to leave alone"),
-        (uncovered, "not covered", "not covered"),
+        (left, "in conflict", "in conflict"),
+        (uncovered + shown.plan.unnamed.len(), "skipped", "to skip"),
     ];
     let list: Vec<String> = counts
         .iter()
         .filter(|(count, ..)| *count > 0)
         .map(|(count, done, planned)| {
-            format!(
-                "{} {}",
-                number_format::format_count(*count),
-                if shown.dry_run { planned } else { done }
-            )
+            let what = if shown.dry_run { planned } else { done };
+            format!("{} {what}", number_format::format_counted(*count, "file"))
         })
         .collect();
     let all = list.join(", ");
     match (list.is_empty(), shown.dry_run) {
         (true, true) => ui.print_note("no file would change"),
-        (true, false) => ui.print_note("no file had to change"),
-        (false, true) => ui.print_note(&format!("{all}; nothing was changed")),
+        (true, false) => ui.print_note("no file had to be changed"),
+        (false, true) => ui.print_note(&format!("{all} (dry run: no file was changed)")),
         (false, false) => ui.print_note(&all),
     }
-    match (shown.report.without_effect, shown.dry_run) {
-        (true, true) => {
-            ui.print_note("no file could follow: the conversation would stay where it is")
-        }
-        (true, false) => ui.print_note("no file could follow: the conversation stays where it is"),
-        (false, _) => {}
+    if shown.report.without_effect {
+        let verb = if shown.dry_run { "would" } else { "does" };
+        let done = past_participle(shown.report.kind);
+        ui.print_note(&format!("no files could be {done}: the conversation {verb} not change"));
     }
 }
 
-/// The commands that help.
+/// Prints the commands to run next.
 fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &ConflictHints) {
     let conflicts = shown.report.roots.iter().flat_map(|root| &root.report.conflicts);
     for RestoreConflict { path, .. } in conflicts.take(3) {
@@ -271,11 +279,11 @@ fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &ConflictHints) 
             Some(before) => {
                 let before = before.get(..12).unwrap_or(before);
                 ui.print_hint(&format!(
-                    "{name} is as it was; `turnstone snapshot restore {before} {name}` makes it \
-                     what it was before the turn, later changes included (--dry-run shows it)"
+                    "{name} was not changed; `turnstone snapshot restore {before} {name}` restores its \
+                     content from before the turn and discards later changes (try --dry-run)"
                 ));
             }
-            None => ui.print_hint(&format!("{name} is as it was; change it by hand")),
+            None => ui.print_hint(&format!("{name} was not changed; edit it by hand")),
         }
     }
     if !shown.report.contended.is_empty() {
@@ -287,24 +295,24 @@ fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &ConflictHints) 
             }
         }
         let turns: Vec<String> = turns.iter().map(ToString::to_string).collect();
-        let (word, turns) = (shown.report.kind.as_str(), turns.join(" "));
+        let (verb, turns) = (shown.report.kind.as_str(), turns.join(" "));
         ui.print_hint(&format!(
-            "these ran at the same time; {word} them together: `turnstone {word} {turns}`"
+            "these turns ran at the same time; {verb} them together: `turnstone {verb} {turns}`"
         ));
     }
     let moves = shown.plan.head != HeadMove::Stay;
     if shown.report.without_effect && moves {
-        let word = shown.report.kind.as_str();
-        ui.print_hint(&format!("`turnstone {word} --conversation` moves the conversation alone"));
+        let verb = shown.report.kind.as_str();
+        ui.print_hint(&format!("`turnstone {verb} --conversation` changes only the conversation"));
     }
     let changed =
         shown.sum(|report| report.restored.len() + report.removed.len() + report.merged.len());
     match (shown.dry_run, shown.report.kind) {
         (false, OperationKind::Undo) if changed > 0 => {
-            ui.print_hint("`turnstone redo` brings it back");
+            ui.print_hint("`turnstone redo` restores these changes");
         }
         (false, OperationKind::Redo) if changed > 0 => {
-            ui.print_hint("`turnstone undo` takes it back again");
+            ui.print_hint("`turnstone undo` undoes them again");
         }
         _ => {}
     }
