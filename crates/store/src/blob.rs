@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use fs_err as fs;
 use rusqlite::{Connection, OptionalExtension};
-use turnstone_core::time::EpochMillis;
+use turnstone_core::time::{EpochMillis, LogCursor};
 
 use crate::data_layout::{create_private_dir, sync_dir};
 use crate::error::{Result, StoreError};
@@ -190,7 +190,7 @@ pub(crate) struct ReleasedBlobs {
 /// A value nobody else uses is gone with this transaction; its file is only doomed, see [`remove_marked_files`].
 pub(crate) fn release_blobs(
     conn: &Connection,
-    cursor: i64,
+    LogCursor(cursor): LogCursor,
     now: EpochMillis,
     limit: i64,
 ) -> Result<ReleasedBlobs> {

@@ -4,6 +4,7 @@
 //! never passes a damaged value on as a sound one. FNV-1a finds every single changed byte, and it
 //! can go on from a stored sum, so that growing a row needs no look at what it holds already.
 
+use crate::row_num::{PartNum, SessionNum};
 use rusqlite::Row;
 use turnstone_core::event::EventKind;
 
@@ -50,7 +51,7 @@ impl Checksum {
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ChecksummedEvent<'a> {
     pub(crate) cursor: i64,
-    pub(crate) session: Option<i64>,
+    pub(crate) session: Option<SessionNum>,
     pub(crate) seq: Option<i64>,
     pub(crate) sync_seq: Option<i64>,
     pub(crate) kind: i64,
@@ -68,7 +69,7 @@ impl ChecksummedEvent<'_> {
     pub(crate) fn checksum(&self) -> i64 {
         Checksum::new()
             .number(self.cursor)
-            .maybe_number(self.session)
+            .maybe_number(self.session.map(|session| session.0))
             .maybe_number(self.seq)
             .maybe_number(self.sync_seq)
             .number(self.kind)
@@ -137,8 +138,8 @@ impl<'a> EventRow<'a> {
 }
 
 /// The sum of a row of streamed text before its first byte.
-pub(crate) fn empty_chunk_checksum(part: i64, start: i64) -> i64 {
-    Checksum::new().number(part).number(start).to_stored()
+pub(crate) fn empty_chunk_checksum(part: PartNum, start: i64) -> i64 {
+    Checksum::new().number(part.0).number(start).to_stored()
 }
 
 /// The sum of such a row after `text` was appended to it.
@@ -158,19 +159,19 @@ mod tests {
 
     #[test]
     fn extended_checksum_equals_checksum_of_whole_text() {
-        let whole = extend_checksum(empty_chunk_checksum(7, 3), "abcdef");
+        let whole = extend_checksum(empty_chunk_checksum(PartNum(7), 3), "abcdef");
         assert_eq!(
-            extend_checksum(extend_checksum(empty_chunk_checksum(7, 3), "abc"), "def"),
+            extend_checksum(extend_checksum(empty_chunk_checksum(PartNum(7), 3), "abc"), "def"),
             whole
         );
-        assert_ne!(extend_checksum(empty_chunk_checksum(7, 4), "abcdef"), whole);
+        assert_ne!(extend_checksum(empty_chunk_checksum(PartNum(7), 4), "abcdef"), whole);
     }
 
     #[test]
     fn stub_needs_no_checksum_but_event_does() {
         let mut event = ChecksummedEvent {
             cursor: 1,
-            session: Some(1),
+            session: Some(SessionNum(1)),
             seq: Some(1),
             sync_seq: None,
             kind: EventKind::TodoUpdated.code(),

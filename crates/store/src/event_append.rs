@@ -10,6 +10,7 @@ use crate::checksum::ChecksummedEvent;
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
 use crate::projection;
+use crate::row_num::SessionNum;
 use crate::tx::{AppendPermission, EventDraft, EventPosition, Tx};
 
 /// Where in its session's stream an event goes, and whether the session is shared.
@@ -27,7 +28,7 @@ pub(crate) fn append_with_seq(
 ) -> Result<EventPosition> {
     let cursor = tx.group.cursor.get() + 1;
     let entity = draft.entity.unwrap_or(cursor);
-    insert_event(tx, cursor, place, entity, draft)?;
+    insert_event(tx, LogCursor(cursor), place, entity, draft)?;
     tx.group.cursor.set(cursor);
     if let Some(prepared) = &draft.payload {
         store_blobs(tx, cursor, prepared)?;
@@ -62,7 +63,7 @@ pub(crate) fn append_with_seq(
 /// or that no turn is open.
 pub(crate) fn assign_seqs(
     tx: &Tx<'_>,
-    session: i64,
+    session: SessionNum,
     draft: &EventDraft,
     count: i64,
 ) -> Result<AssignedSeq> {
@@ -103,7 +104,11 @@ pub(crate) fn assign_seqs(
     }
 }
 
-fn refusal_error(tx: &Tx<'_>, session: i64, expected: Option<SessionSeq>) -> Result<StoreError> {
+fn refusal_error(
+    tx: &Tx<'_>,
+    session: SessionNum,
+    expected: Option<SessionSeq>,
+) -> Result<StoreError> {
     let id = tx.session_id(session)?;
     let current: i64 = tx
         .conn
@@ -121,7 +126,7 @@ fn refusal_error(tx: &Tx<'_>, session: i64, expected: Option<SessionSeq>) -> Res
 
 fn insert_event(
     tx: &Tx<'_>,
-    cursor: i64,
+    LogCursor(cursor): LogCursor,
     place: Option<AssignedSeq>,
     entity: i64,
     draft: &EventDraft,

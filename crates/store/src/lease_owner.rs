@@ -9,6 +9,7 @@ use turnstone_core::time::EpochMillis;
 
 use crate::data_layout::{DataLayout, open_private_file};
 use crate::error::{Result, StoreError};
+use crate::row_num::SessionNum;
 use crate::store::Store;
 use crate::tx::Tx;
 
@@ -132,7 +133,7 @@ pub struct LeaseMutations<'a> {
 
 impl LeaseMutations<'_> {
     /// Who holds the lease on a session, and its epoch.
-    pub(crate) fn holder(&self, session: i64) -> Result<(Option<OwnerId>, i64)> {
+    pub(crate) fn holder(&self, session: SessionNum) -> Result<(Option<OwnerId>, i64)> {
         let (owner, epoch): (Option<String>, i64) = self
             .tx
             .conn
@@ -168,7 +169,7 @@ impl LeaseMutations<'_> {
     }
 
     /// Gives the session to `owner` or to nobody; whoever held it is fenced.
-    pub(crate) fn set_holder(&self, session: i64, owner: Option<&OwnerId>) -> Result<i64> {
+    pub(crate) fn set_holder(&self, session: SessionNum, owner: Option<&OwnerId>) -> Result<i64> {
         Ok(self
             .tx
             .conn

@@ -31,6 +31,7 @@ mod read;
 mod rebuild;
 mod redaction;
 mod replay;
+mod row_num;
 mod salvage;
 mod schema;
 mod search;

@@ -6,6 +6,7 @@ use serde_json::json;
 use turnstone_core::call_context::Context;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::time::LogCursor;
 use turnstone_core::turn::TurnOutcome;
 
 use crate::blob;
@@ -13,6 +14,7 @@ use crate::error::{Result, StoreError};
 use crate::mutation::{EndTurn, TurnEnder};
 use crate::payload::PreparedPayload;
 use crate::read::{load_session, parse_stored};
+use crate::row_num::SessionNum;
 use crate::store::Store;
 use crate::tx::{EventDraft, Tx};
 
@@ -56,7 +58,7 @@ impl Store {
 pub(crate) fn purge_deleted(store: &Store, ctx: &Context, steps: usize) -> Result<bool> {
     for _ in 0..steps {
         fail::fail_point!("store::purge_step");
-        if !store.write(ctx, |tx| purge_step(tx)).wait()? {
+        if !store.write(ctx, purge_step).wait()? {
             return Ok(true);
         }
     }
@@ -92,14 +94,14 @@ const PURGE_EVENTS: &str = "DELETE FROM event WHERE cursor IN
 const RELEASE_BATCH: (i64, i64) = (40, 3);
 
 /// A session and its descendants, parents first: `(number, id)`.
-fn session_tree(tx: &Tx<'_>, root: &SessionId) -> Result<Vec<(i64, String)>> {
+fn session_tree(tx: &Tx<'_>, root: &SessionId) -> Result<Vec<(SessionNum, String)>> {
     let mut tree = vec![(tx.session_num(root)?, root.to_string())];
     let mut at = 0;
     while let Some((_, id)) = tree.get(at) {
         let mut statement = tx.conn.prepare_cached(
             "SELECT num, id FROM session WHERE parent = ?1 AND hidden = 0 ORDER BY num",
         )?;
-        let children: Vec<(i64, String)> = statement
+        let children: Vec<(SessionNum, String)> = statement
             .query_map([id], |row| Ok((row.get(0)?, row.get(1)?)))?
             .collect::<rusqlite::Result<_>>()?;
         // A session cannot descend from itself, but an imported one might claim so.
@@ -110,7 +112,7 @@ fn session_tree(tx: &Tx<'_>, root: &SessionId) -> Result<Vec<(i64, String)>> {
     Ok(tree)
 }
 
-fn hide_sessions(tx: &Tx<'_>, piece: &[(i64, String)]) -> Result<()> {
+fn hide_sessions(tx: &Tx<'_>, piece: &[(SessionNum, String)]) -> Result<()> {
     for (num, id) in piece {
         abort_open_turn(tx, *num, id)?;
         tx.conn.prepare_cached("UPDATE session SET hidden = 1 WHERE num = ?1")?.execute([num])?;
@@ -124,7 +126,7 @@ fn hide_sessions(tx: &Tx<'_>, piece: &[(i64, String)]) -> Result<()> {
     Ok(())
 }
 
-fn abort_open_turn(tx: &Tx<'_>, num: i64, id: &str) -> Result<()> {
+fn abort_open_turn(tx: &Tx<'_>, num: SessionNum, id: &str) -> Result<()> {
     let open: Option<String> = tx
         .conn
         .prepare_cached("SELECT id FROM turn WHERE session = ?1 AND ended IS NULL")?
@@ -143,7 +145,7 @@ fn abort_open_turn(tx: &Tx<'_>, num: i64, id: &str) -> Result<()> {
 fn write_tombstones(tx: &Tx<'_>, limit: usize) -> Result<bool> {
     let mut statement =
         tx.conn.prepare_cached("SELECT session FROM purge WHERE announced = 0 LIMIT ?1")?;
-    let nums: Vec<i64> =
+    let nums: Vec<SessionNum> =
         statement.query_map([limit as i64], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
     for num in &nums {
         let gone = load_session(tx.conn, tx.blobs, *num)?;
@@ -152,7 +154,7 @@ fn write_tombstones(tx: &Tx<'_>, limit: usize) -> Result<bool> {
             "id": gone.id, "projectID": gone.project, "directory": gone.directory,
             "parentID": gone.parent,
         });
-        let draft = EventDraft::new(Some(*num), EventKind::SessionDeleted, Some(*num));
+        let draft = EventDraft::new(Some(*num), EventKind::SessionDeleted, Some(num.0));
         tx.append(&draft.payload(PreparedPayload::new(&tombstone)?))?;
         tx.conn
             .prepare_cached("UPDATE stream SET deleted = 1, owner = NULL WHERE session = ?1")?
@@ -180,11 +182,11 @@ fn purge_step(tx: &Tx<'_>) -> Result<bool> {
             return Ok(true);
         }
     }
-    if release_session_blobs(tx, session)? {
+    if release_session_blobs(tx, SessionNum(session))? {
         return Ok(true);
     }
     let gone = tx.conn.prepare_cached(PURGE_EVENTS)?.execute([session])?;
-    extend_first_stub(tx, session)?;
+    extend_first_stub(tx, SessionNum(session))?;
     if gone > 0 {
         return Ok(true);
     }
@@ -193,7 +195,7 @@ fn purge_step(tx: &Tx<'_>) -> Result<bool> {
 }
 
 /// Lets go of large values the session's events used; returns false when none are left.
-fn release_session_blobs(tx: &Tx<'_>, session: i64) -> Result<bool> {
+fn release_session_blobs(tx: &Tx<'_>, session: SessionNum) -> Result<bool> {
     let cursors: Vec<i64> = tx
         .conn
         .prepare_cached(
@@ -211,14 +213,14 @@ fn release_session_blobs(tx: &Tx<'_>, session: i64) -> Result<bool> {
                    text_to = NULL, sum = NULL WHERE cursor = ?1",
             )?
             .execute([cursor])?;
-        blob::release_blobs(tx.conn, *cursor, tx.now(), RELEASE_BATCH.1)?;
+        blob::release_blobs(tx.conn, LogCursor(*cursor), tx.now(), RELEASE_BATCH.1)?;
     }
     Ok(!cursors.is_empty())
 }
 
 /// The session's first event becomes the stub of all numbers before the next one that is left,
 /// so that readers never see a gap.
-fn extend_first_stub(tx: &Tx<'_>, session: i64) -> Result<()> {
+fn extend_first_stub(tx: &Tx<'_>, session: SessionNum) -> Result<()> {
     let next: i64 = tx
         .conn
         .prepare_cached(

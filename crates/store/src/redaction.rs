@@ -15,6 +15,7 @@ use crate::checksum::{self, EventRow};
 use crate::connection;
 use crate::error::{Result, StoreError};
 use crate::payload::parse_refs;
+use crate::row_num::{ChunkNum, PartNum};
 use crate::store::Store;
 use crate::tx::Tx;
 
@@ -188,13 +189,13 @@ fn redact_texts(
     words: &RedactionTerms,
     dry_run: bool,
 ) -> Result<usize> {
-    let parts: Vec<i64> = store.read(ctx, |r| {
+    let parts: Vec<PartNum> = store.read(ctx, |r| {
         let mut statement = r.conn.prepare_cached("SELECT DISTINCT part FROM chunk")?;
         Ok(statement.query_map([], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?)
     })?;
     let mut count = 0;
     for part in parts {
-        let rows: Vec<(i64, i64, String)> = store.read(ctx, |r| {
+        let rows: Vec<(ChunkNum, i64, String)> = store.read(ctx, |r| {
             let mut statement = r.conn.prepare_cached(
                 "SELECT num, start, text FROM chunk WHERE part = ?1 ORDER BY start",
             )?;
@@ -279,7 +280,7 @@ fn rewrite_event(
     Ok(())
 }
 
-fn rewrite_chunk(tx: &Tx<'_>, num: i64, part: i64, start: i64, text: &str) -> Result<()> {
+fn rewrite_chunk(tx: &Tx<'_>, num: ChunkNum, part: PartNum, start: i64, text: &str) -> Result<()> {
     tx.conn.prepare_cached("UPDATE chunk SET text = ?2, sum = ?3 WHERE num = ?1")?.execute((
         num,
         text,

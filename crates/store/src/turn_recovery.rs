@@ -8,6 +8,7 @@ use crate::error::Result;
 use crate::lease_owner::is_alive;
 use crate::mutation::{EndTurn, TurnEnder};
 use crate::read::{ReadTx, parse_stored};
+use crate::row_num::SessionNum;
 use crate::store::Store;
 
 /// What recovery did.
@@ -66,7 +67,7 @@ pub(crate) fn end_dead_turns(store: &Store, ctx: &Context) {
 fn interrupt_turn(
     store: &Store,
     ctx: &Context,
-    session: i64,
+    session: SessionNum,
     turn: &TurnId,
     owner: Option<OwnerId>,
 ) -> Result<bool> {

@@ -2,6 +2,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
+use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension};
 use turnstone_core::call_context::Context;
@@ -27,6 +28,7 @@ use crate::mutation::ShareMutations;
 use crate::mutation::SyncMutations;
 use crate::mutation::TurnMutations;
 use crate::payload::PreparedPayload;
+use crate::row_num::SessionNum;
 
 /// The limits of one transaction (R23).
 const MAX_ROWS: u64 = 500;
@@ -95,7 +97,7 @@ impl CommitGroup {
 
 /// An event about to be appended.
 pub(crate) struct EventDraft {
-    pub(crate) session: Option<i64>,
+    pub(crate) session: Option<SessionNum>,
     pub(crate) kind: EventKind,
     /// The entity's number; `None` for a new one, which takes the event's cursor.
     pub(crate) entity: Option<i64>,
@@ -115,7 +117,7 @@ pub(crate) enum AppendPermission {
 }
 
 impl EventDraft {
-    pub(crate) fn new(session: Option<i64>, kind: EventKind, entity: Option<i64>) -> Self {
+    pub(crate) fn new(session: Option<SessionNum>, kind: EventKind, entity: Option<i64>) -> Self {
         Self {
             session,
             kind,
@@ -131,8 +133,8 @@ impl EventDraft {
         self
     }
 
-    pub(crate) fn text(mut self, from: i64, to: i64) -> Self {
-        self.text = Some((from, to));
+    pub(crate) fn text(mut self, range: Range<i64>) -> Self {
+        self.text = Some((range.start, range.end));
         self
     }
 
@@ -274,7 +276,7 @@ impl<'a> Tx<'a> {
     }
 
     /// Appends events to one session for which the same holds; their places are assigned at once.
-    pub(crate) fn append_batch(&self, session: i64, drafts: &[EventDraft]) -> Result<()> {
+    pub(crate) fn append_batch(&self, session: SessionNum, drafts: &[EventDraft]) -> Result<()> {
         let Some(first) = drafts.first() else { return Ok(()) };
         let terms = |draft: &EventDraft| {
             let (durable, owned) = (draft.kind.is_opencode_durable(), draft.kind.is_turn_owned());
@@ -347,7 +349,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The number of a live session.
-    pub(crate) fn session_num(&self, id: &SessionId) -> Result<i64> {
+    pub(crate) fn session_num(&self, id: &SessionId) -> Result<SessionNum> {
         self.conn
             .prepare_cached("SELECT num FROM session WHERE id = ?1 AND hidden = 0")?
             .query_row([id.as_str()], |row| row.get(0))
@@ -356,7 +358,7 @@ impl<'a> Tx<'a> {
     }
 
     /// The id of a session by its number.
-    pub(crate) fn session_id(&self, num: i64) -> Result<SessionId> {
+    pub(crate) fn session_id(&self, num: SessionNum) -> Result<SessionId> {
         let text: String = self
             .conn
             .prepare_cached("SELECT id FROM stream WHERE session = ?1")?

@@ -12,6 +12,7 @@ use crate::checksum::{self, EventRow};
 use crate::error::Result;
 use crate::payload::parse_refs;
 use crate::read::load_part_text;
+use crate::row_num::PartNum;
 
 /// Every event is what was stored, and the values it refers to are there.
 pub(super) fn check_events(exam: &CheckContext<'_>, report: &mut DiagnosisBuilder) -> Result<()> {
@@ -171,7 +172,7 @@ pub(super) fn check_texts(exam: &CheckContext<'_>, report: &mut DiagnosisBuilder
     while let Some(row) = rows.next()? {
         let (num, id, len): (i64, String, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let place = format!("part {id}");
-        let text = match load_part_text(exam.conn, num, len) {
+        let text = match load_part_text(exam.conn, PartNum(num), len) {
             Ok(text) => text,
             Err(error) => {
                 report.error(error.to_string(), place, remedy::SALVAGE);
@@ -209,7 +210,8 @@ fn check_chunks(exam: &CheckContext<'_>, report: &mut DiagnosisBuilder) -> Resul
         if part != before {
             (before, end) = (part, 0);
         }
-        let expected = checksum::extend_checksum(checksum::empty_chunk_checksum(part, start), text);
+        let expected =
+            checksum::extend_checksum(checksum::empty_chunk_checksum(PartNum(part), start), text);
         if row.get::<_, Option<i64>>(4)?.is_some_and(|sum| sum != expected) {
             let what = "does not match its check sum".to_owned();
             report.error(what, format!("chunk {num} of part {part}"), remedy::SALVAGE);

@@ -2,10 +2,12 @@
 
 use rusqlite::OptionalExtension;
 use turnstone_core::event::EventKind;
+use turnstone_core::time::{LogCursor, SessionSeq};
 
 use super::planner::LogCompactionAction;
 use crate::blob;
 use crate::error::Result;
+use crate::row_num::{PartNum, SessionNum};
 use crate::tx::Tx;
 
 /// At most this many values of one event are let go in one transaction.
@@ -42,9 +44,9 @@ pub(super) fn apply_compaction(
     action: &LogCompactionAction,
 ) -> Result<LogActionOutcome> {
     match *action {
-        LogCompactionAction::Stub { cursor, bytes, .. } => make_stub(tx, cursor, bytes),
+        LogCompactionAction::Stub { cursor, bytes, .. } => make_stub(tx, LogCursor(cursor), bytes),
         LogCompactionAction::Merge { session, part, first, last, .. } => {
-            merge_deltas(tx, session, part, (first, last))
+            merge_deltas(tx, session, part, (SessionSeq(first), SessionSeq(last)))
         }
         LogCompactionAction::DropText { session, part } => {
             remove_unreferenced_text(tx, session, part)
@@ -54,14 +56,14 @@ pub(super) fn apply_compaction(
 
 /// The row is removed and written anew: SQLite joins pages that become empty only on removal, so
 /// a row that merely shrinks would leave its page to nobody.
-fn make_stub(tx: &Tx<'_>, cursor: i64, bytes: i64) -> Result<LogActionOutcome> {
+fn make_stub(tx: &Tx<'_>, cursor: LogCursor, bytes: i64) -> Result<LogActionOutcome> {
     let row: Option<[Option<i64>; 9]> = tx
         .conn
         .prepare_cached(
             "DELETE FROM event WHERE cursor = ?1 AND payload IS NOT NULL
              RETURNING cursor, session, seq, sync_seq, kind, entity, actor, time, version",
         )?
-        .query_row([cursor], |row| {
+        .query_row([cursor.0], |row| {
             let mut columns = [None; 9];
             for (index, column) in columns.iter_mut().enumerate() {
                 *column = row.get(index)?;
@@ -90,12 +92,12 @@ fn make_stub(tx: &Tx<'_>, cursor: i64, bytes: i64) -> Result<LogActionOutcome> {
 /// Makes one stub of the deltas `first..=last` and of the stubs of the same part beside them.
 fn merge_deltas(
     tx: &Tx<'_>,
-    session: i64,
-    part: i64,
-    (first, last): (i64, i64),
+    session: SessionNum,
+    part: PartNum,
+    (SessionSeq(first), SessionSeq(last)): (SessionSeq, SessionSeq),
 ) -> Result<LogActionOutcome> {
     let delta = EventKind::PartDelta.code();
-    let (others, told, end): (i64, i64, Option<i64>) = tx
+    let (others, deltas, end): (i64, i64, Option<i64>) = tx
         .conn
         .prepare_cached(
             "SELECT coalesce(sum(kind <> ?4 OR entity <> ?5), 0), count(text_to), max(seq)
@@ -118,12 +120,16 @@ fn merge_deltas(
              WHERE session = ?1 AND seq = ?2",
         )?
         .execute((session, high, high - low + 1))?;
-    Ok(LogActionOutcome { events: u64::try_from(told).unwrap_or(0), bytes: 0, must_repeat: false })
+    Ok(LogActionOutcome {
+        events: u64::try_from(deltas).unwrap_or(0),
+        bytes: 0,
+        must_repeat: false,
+    })
 }
 
 /// The first number of the run that begins with the row at or before `first`, counting a stub
 /// of the same part that ends right before it.
-fn find_run_start(tx: &Tx<'_>, session: i64, part: i64, first: i64) -> Result<i64> {
+fn find_run_start(tx: &Tx<'_>, session: SessionNum, part: PartNum, first: i64) -> Result<i64> {
     let row_start = |seq: i64| -> Result<Option<(i64, bool)>> {
         Ok(tx
             .conn
@@ -144,7 +150,12 @@ fn find_run_start(tx: &Tx<'_>, session: i64, part: i64, first: i64) -> Result<i6
 }
 
 /// The number of the stub of the same part that follows right behind `last`.
-fn find_stub_after(tx: &Tx<'_>, session: i64, part: i64, last: i64) -> Result<Option<i64>> {
+fn find_stub_after(
+    tx: &Tx<'_>,
+    session: SessionNum,
+    part: PartNum,
+    last: i64,
+) -> Result<Option<i64>> {
     let row: Option<(i64, bool)> = tx
         .conn
         .prepare_cached(
@@ -159,7 +170,11 @@ fn find_stub_after(tx: &Tx<'_>, session: i64, part: i64, last: i64) -> Result<Op
 }
 
 /// Removes the streamed text of a part that no event and no projection refers to any more.
-fn remove_unreferenced_text(tx: &Tx<'_>, session: i64, part: i64) -> Result<LogActionOutcome> {
+fn remove_unreferenced_text(
+    tx: &Tx<'_>,
+    session: SessionNum,
+    part: PartNum,
+) -> Result<LogActionOutcome> {
     let needed = tx
         .conn
         .prepare_cached(
@@ -190,12 +205,17 @@ fn remove_unreferenced_text(tx: &Tx<'_>, session: i64, part: i64) -> Result<LogA
 }
 
 /// Notes how far a stream is settled and how far it was looked at.
-pub(super) fn mark_compacted(tx: &Tx<'_>, session: i64, settled: i64, scanned: i64) -> Result<()> {
+pub(super) fn mark_compacted(
+    tx: &Tx<'_>,
+    session: SessionNum,
+    settled: SessionSeq,
+    scanned: SessionSeq,
+) -> Result<()> {
     tx.conn
         .prepare_cached(
             "UPDATE stream SET compacted_seq = max(compacted_seq, ?2),
                scanned_seq = max(scanned_seq, ?3) WHERE session = ?1",
         )?
-        .execute((session, settled, scanned))?;
+        .execute((session, settled.0, scanned.0))?;
     Ok(())
 }

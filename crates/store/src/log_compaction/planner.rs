@@ -5,8 +5,10 @@ use std::collections::BTreeSet;
 use rusqlite::{Connection, OptionalExtension, Row as SqlRow};
 use turnstone_core::event::{EntityClass, EventKind};
 use turnstone_core::retention::{EventRetention, RetentionEvent, is_boundary};
+use turnstone_core::time::LogCursor;
 
 use crate::error::{Result, StoreError};
+use crate::row_num::{PartNum, SessionNum};
 
 /// How many events are looked at before what was decided is written.
 pub(super) const PAGE: usize = 400;
@@ -15,7 +17,7 @@ pub(super) const PAGE: usize = 400;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogCompactionScope {
     /// Those of a session, by their sequence number.
-    Stream(i64),
+    Stream(SessionNum),
     /// Those of no session, by their cursor.
     Global,
 }
@@ -26,9 +28,9 @@ pub(super) enum LogCompactionAction {
     /// The event at `cursor` becomes a stub.
     Stub { cursor: i64, uses: i64, bytes: i64 },
     /// The deltas of `part` from `first` to `last` become one stub.
-    Merge { session: i64, part: i64, first: i64, last: i64, rows: i64 },
+    Merge { session: SessionNum, part: PartNum, first: i64, last: i64, rows: i64 },
     /// The streamed text of `part` goes if no event refers to it any more.
-    DropText { session: i64, part: i64 },
+    DropText { session: SessionNum, part: PartNum },
 }
 
 /// An event as compaction sees it.
@@ -100,14 +102,14 @@ pub(super) struct LogCompactionPlanner {
     at: i64,
     retention: EventRetention,
     /// Parts of the present segment that have lost events; their text may be superfluous.
-    thinned: BTreeSet<i64>,
+    thinned: BTreeSet<PartNum>,
 }
 
 impl LogCompactionPlanner {
     /// Begins after `at`, which is a boundary or the beginning.
-    pub(super) fn new(scope: LogCompactionScope, limit: i64, at: i64) -> Self {
+    pub(super) fn new(scope: LogCompactionScope, limit: LogCursor, at: i64) -> Self {
         let (retention, thinned) = (EventRetention::new(), BTreeSet::new());
-        Self { scope, limit, at, retention, thinned }
+        Self { scope, limit: limit.0, at, retention, thinned }
     }
 
     /// Reads the next page and decides about it.
@@ -159,7 +161,7 @@ impl LogCompactionPlanner {
 
     fn note_thinned_part(&mut self, row: &LogCompactionRow) {
         if row.kind.class() == EntityClass::Part {
-            self.thinned.insert(row.entity);
+            self.thinned.insert(PartNum(row.entity));
         }
     }
 
@@ -197,7 +199,7 @@ impl LogCompactionPlanner {
             (LogCompactionScope::Stream(session), EventKind::PartDelta) => {
                 LogCompactionAction::Merge {
                     session,
-                    part: row.entity,
+                    part: PartNum(row.entity),
                     first: at,
                     last: at,
                     rows: 1,
@@ -230,7 +232,7 @@ impl LogCompactionPlanner {
         if let (LogCompactionScope::Stream(session), EventKind::PartDelta) =
             (self.scope, first.kind)
         {
-            let (part, rows) = (first.entity, run.len() as i64);
+            let (part, rows) = (PartNum(first.entity), run.len() as i64);
             let (first_at, last_at) = (first.at, last.at);
             let merge =
                 LogCompactionAction::Merge { session, part, first: first_at, last: last_at, rows };
@@ -250,7 +252,11 @@ impl LogCompactionPlanner {
     }
 
     /// A part that lost events and does not show its streamed text may not need it any more.
-    fn plan_drop_text(&self, conn: &Connection, part: i64) -> Result<Option<LogCompactionAction>> {
+    fn plan_drop_text(
+        &self,
+        conn: &Connection,
+        part: PartNum,
+    ) -> Result<Option<LogCompactionAction>> {
         let LogCompactionScope::Stream(session) = self.scope else {
             return Ok(None);
         };

@@ -6,9 +6,11 @@ use super::apply_action::LogActionOutcome;
 use super::planner::{LogCompactionAction, LogCompactionPlanner, LogCompactionScope};
 
 use turnstone_core::call_context::Context;
+use turnstone_core::time::{LogCursor, SessionSeq};
 
 use crate::error::Result;
 use crate::maintenance::MaintenanceBudget;
+use crate::row_num::SessionNum;
 use crate::store::Store;
 
 /// Actions that touch more rows than this go into separate transactions.
@@ -28,7 +30,7 @@ pub(crate) struct LogCompactionReport {
 }
 
 /// A stream that has events nobody looked at: `(session, compacted_seq, scanned_seq)`.
-type CompactableStream = (i64, i64, i64);
+type CompactableStream = (SessionNum, i64, i64);
 
 const CANDIDATES: &str = "
 SELECT session, compacted_seq, scanned_seq FROM stream
@@ -72,7 +74,7 @@ impl LogCompactionRun<'_> {
         if self.compact_scope(LogCompactionScope::Global, 0)?.is_none() {
             return Ok(false);
         }
-        let mut after = 0;
+        let mut after = SessionNum(0);
         loop {
             let streams = self.load_candidates(after)?;
             let Some(last) = streams.last() else {
@@ -94,7 +96,7 @@ impl LogCompactionRun<'_> {
         }
     }
 
-    fn load_candidates(&self, after: i64) -> Result<Vec<CompactableStream>> {
+    fn load_candidates(&self, after: SessionNum) -> Result<Vec<CompactableStream>> {
         self.store.read(self.ctx, |r| {
             let mut statement = r.conn.prepare_cached(CANDIDATES)?;
             let rows = statement.query_map((after, self.limit, STREAMS as i64), |row| {
@@ -110,7 +112,7 @@ impl LogCompactionRun<'_> {
         scope: LogCompactionScope,
         at: i64,
     ) -> Result<Option<ScanProgress>> {
-        let mut planner = LogCompactionPlanner::new(scope, self.limit, at);
+        let mut planner = LogCompactionPlanner::new(scope, LogCursor(self.limit), at);
         let mut seen = ScanProgress::default();
         loop {
             if !self.budget.has_steps_left() {
@@ -182,7 +184,12 @@ impl LogCompactionRun<'_> {
         }
         let ticket = self.store.write(self.ctx, move |tx| {
             marks.iter().try_for_each(|(session, settled, scanned)| {
-                super::apply_action::mark_compacted(tx, *session, *settled, *scanned)
+                super::apply_action::mark_compacted(
+                    tx,
+                    *session,
+                    SessionSeq(*settled),
+                    SessionSeq(*scanned),
+                )
             })
         });
         ticket.wait()

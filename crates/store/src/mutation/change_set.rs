@@ -13,6 +13,7 @@ use turnstone_core::time::LogCursor;
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
 use crate::read::find_open_turn;
+use crate::row_num::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
 /// A call that is about to touch files.
@@ -193,7 +194,7 @@ impl ChangeSetMutations<'_> {
     }
 
     /// `(num, opened, closed)` of a change set.
-    fn find(&self, session: i64, id: &ChangeId) -> Result<Option<(i64, i64, Option<i64>)>> {
+    fn find(&self, session: SessionNum, id: &ChangeId) -> Result<Option<(i64, i64, Option<i64>)>> {
         Ok(self
             .tx
             .conn
@@ -237,7 +238,7 @@ impl OperationMutations<'_> {
     }
 
     /// Tells whether an operation of the session is not over; those done beside it do not count.
-    pub(super) fn is_in_operation(&self, session: i64) -> Result<bool> {
+    pub(super) fn is_in_operation(&self, session: SessionNum) -> Result<bool> {
         Ok(self
             .tx
             .conn
@@ -290,7 +291,7 @@ impl OperationMutations<'_> {
     /// `(num, planned, done)` of an operation.
     pub(super) fn find(
         &self,
-        session: i64,
+        session: SessionNum,
         id: &OperationId,
     ) -> Result<Option<(i64, i64, Option<i64>)>> {
         Ok(self

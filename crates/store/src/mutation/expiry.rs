@@ -9,6 +9,7 @@ use turnstone_core::time::EpochMillis;
 use crate::error::Result;
 use crate::payload::PreparedPayload;
 use crate::read::{ExpiredTurn, expired_guards, expired_turns, load_payload};
+use crate::row_num::SessionNum;
 use crate::tx::{EventDraft, Tx};
 
 /// Turns whose undo is given up.
@@ -106,7 +107,11 @@ impl ExpiryMutations<'_> {
     }
 
     /// Tells whether an operation is over and another one moved files after it.
-    fn is_superseded_operation(&self, session: i64, operation: &OperationId) -> Result<bool> {
+    fn is_superseded_operation(
+        &self,
+        session: SessionNum,
+        operation: &OperationId,
+    ) -> Result<bool> {
         Ok(self
             .tx
             .conn
@@ -157,7 +162,7 @@ impl ExpiryMutations<'_> {
     }
 
     /// Tells whether a turn has ended and another one came after it.
-    fn is_superseded_turn(&self, session: i64, turn: &TurnId) -> Result<bool> {
+    fn is_superseded_turn(&self, session: SessionNum, turn: &TurnId) -> Result<bool> {
         Ok(self
             .tx
             .conn

@@ -11,6 +11,7 @@ use turnstone_core::time::SessionSeq;
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
 use crate::read::find_message;
+use crate::row_num::SessionNum;
 use crate::tx::{AppendPermission, EventDraft, Tx, WriteOutcome};
 
 /// When a prompt in the inbox is taken up.
@@ -135,7 +136,11 @@ impl PromptMutations<'_> {
         Ok(changed)
     }
 
-    fn find_receipt(&self, session: i64, message: &MessageId) -> Result<Option<PromptReceipt>> {
+    fn find_receipt(
+        &self,
+        session: SessionNum,
+        message: &MessageId,
+    ) -> Result<Option<PromptReceipt>> {
         let row: Option<(String, i64, Option<i64>)> = self.tx
             .conn
             .prepare_cached(

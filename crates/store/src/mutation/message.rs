@@ -13,6 +13,7 @@ use crate::payload::PreparedPayload;
 use crate::read::{
     PartLocation, find_message, find_open_turn, find_part, load_part, load_part_text,
 };
+use crate::row_num::{MessageNum, PartNum, SessionNum, TurnNum};
 use crate::tx::{AppendPermission, EventDraft, Tx, WriteOutcome};
 
 /// A message as the log stores it.
@@ -20,7 +21,7 @@ use crate::tx::{AppendPermission, EventDraft, Tx, WriteOutcome};
 struct MessagePayload<'a> {
     id: &'a MessageId,
     #[serde(skip_serializing_if = "Option::is_none")]
-    turn: Option<i64>,
+    turn: Option<TurnNum>,
     data: &'a MessageBody,
 }
 
@@ -28,7 +29,7 @@ struct MessagePayload<'a> {
 #[derive(Serialize)]
 struct PartPayload<'a> {
     id: &'a PartId,
-    message: i64,
+    message: MessageNum,
     #[serde(skip_serializing_if = "Option::is_none")]
     text: Option<TextRef>,
     data: &'a PartBody,
@@ -45,7 +46,7 @@ pub struct NewPart {
 
 impl NewPart {
     /// Its first event, in the form of [`PartPayload`].
-    fn draft(&self, session: i64, message: i64) -> Result<EventDraft> {
+    fn draft(&self, session: SessionNum, message: MessageNum) -> Result<EventDraft> {
         let (id, body) = (&self.id, &self.body);
         let json = format!(r#"{{"id":"{id}","message":{message},"data":{body}}}"#);
         let draft = EventDraft::new(Some(session), EventKind::PartUpdated, None);
@@ -81,7 +82,7 @@ impl MessageMutations<'_> {
         &self,
         message: &Message,
         right: AppendPermission,
-        turn: Option<i64>,
+        turn: Option<TurnNum>,
     ) -> Result<WriteOutcome> {
         let session = self.tx.session_num(&message.session)?;
         let found = find_message(self.tx.conn, &message.id)?;
@@ -100,7 +101,7 @@ impl MessageMutations<'_> {
         {
             return Ok(WriteOutcome::No);
         }
-        let entity = found.map(|found| found.num);
+        let entity = found.map(|found| found.num.0);
         let mut draft = EventDraft::new(Some(session), EventKind::MessageUpdated, entity);
         draft.permission = right;
         self.tx.append(&draft.payload(prepared))?;
@@ -117,14 +118,24 @@ impl MessageMutations<'_> {
     }
 
     /// A message written under the lease belongs to the open turn.
-    fn find_leased_turn(&self, session: i64, right: AppendPermission) -> Result<Option<i64>> {
+    fn find_leased_turn(
+        &self,
+        session: SessionNum,
+        right: AppendPermission,
+    ) -> Result<Option<TurnNum>> {
         if right == AppendPermission::Unrestricted || self.tx.ctx.lease.is_none() {
             return Ok(None);
         }
         find_open_turn(self.tx.conn, session)
     }
 
-    fn check_owner(&self, kind: &'static str, id: &str, owner: i64, asked: i64) -> Result<()> {
+    fn check_owner(
+        &self,
+        kind: &'static str,
+        id: &str,
+        owner: SessionNum,
+        asked: SessionNum,
+    ) -> Result<()> {
         if owner == asked {
             return Ok(());
         }
@@ -140,7 +151,7 @@ impl MessageMutations<'_> {
     pub fn remove(&self, session: &SessionId, message: &MessageId) -> Result<()> {
         let (num, owner) = self.num_and_session(session, message)?;
         let payload = PreparedPayload::new(&serde_json::json!({ "id": message }))?;
-        let draft = EventDraft::new(Some(owner), EventKind::MessageRemoved, Some(num));
+        let draft = EventDraft::new(Some(owner), EventKind::MessageRemoved, Some(num.0));
         self.tx.append(&draft.payload(payload))?;
         Ok(())
     }
@@ -150,7 +161,7 @@ impl MessageMutations<'_> {
         &self,
         session: &SessionId,
         message: &MessageId,
-    ) -> Result<(i64, i64)> {
+    ) -> Result<(MessageNum, SessionNum)> {
         let found = self
             .tx
             .conn
@@ -195,7 +206,7 @@ impl MessageMutations<'_> {
         let first = first.payload(PreparedPayload::new(&stored)?);
         // A new message is named by the place of its first event.
         let num = self.tx.group.cursor.get() + 1;
-        let parts = parts.iter().map(|part| part.draft(session, num));
+        let parts = parts.iter().map(|part| part.draft(session, MessageNum(num)));
         let drafts: Vec<EventDraft> =
             std::iter::once(Ok(first)).chain(parts).collect::<Result<_>>()?;
         self.tx.append_batch(session, &drafts)
@@ -241,7 +252,7 @@ impl MessageMutations<'_> {
             }
         }
         let mut draft =
-            EventDraft::new(Some(session), EventKind::PartUpdated, found.map(|found| found.num));
+            EventDraft::new(Some(session), EventKind::PartUpdated, found.map(|found| found.num.0));
         draft.permission = right;
         self.tx.append(&draft.payload(prepared))?;
         Ok(if found.is_some() { WriteOutcome::Updated } else { WriteOutcome::Created })
@@ -261,7 +272,7 @@ impl MessageMutations<'_> {
     fn prepare_part(
         &self,
         part: &Part,
-        message: i64,
+        message: MessageNum,
         found: Option<PartLocation>,
     ) -> Result<(PreparedPayload, Option<i64>)> {
         let streamed = found.and_then(|f| f.text_len.map(|len| (f.num, len)));
@@ -283,7 +294,7 @@ impl MessageMutations<'_> {
     /// Replaces text that was streamed by a reference to it.
     fn replace_with_text_ref(
         &self,
-        (part, len): (i64, i64),
+        (part, len): (PartNum, i64),
         text: &mut String,
     ) -> Result<Option<TextRef>> {
         let streamed = load_part_text(self.tx.conn, part, len)?;
@@ -304,7 +315,7 @@ impl MessageMutations<'_> {
         let found = self.require_part(session, part)?;
         let payload =
             PreparedPayload::new(&serde_json::json!({ "id": part, "message": found.message }))?;
-        let draft = EventDraft::new(Some(found.session), EventKind::PartRemoved, Some(found.num));
+        let draft = EventDraft::new(Some(found.session), EventKind::PartRemoved, Some(found.num.0));
         self.tx.append(&draft.payload(payload))?;
         Ok(())
     }

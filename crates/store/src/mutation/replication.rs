@@ -7,6 +7,7 @@ use rusqlite::OptionalExtension;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Session;
+use turnstone_core::time::LogCursor;
 
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
@@ -57,14 +58,14 @@ impl SyncMutations<'_> {
             SyncBody::Message(message) => {
                 if self.tx.messages().put(message)? == WriteOutcome::No {
                     let found = find_message(self.tx.conn, &message.id)?;
-                    let found = found.map(|found| (found.num, found.image));
+                    let found = found.map(|found| (found.num.0, LogCursor(found.image)));
                     self.reappend_image(session, EventKind::MessageUpdated, found)?;
                 }
             }
             SyncBody::Part(part) => {
                 if self.tx.messages().put_part(part)? == WriteOutcome::No {
                     let found = find_part(self.tx.conn, &part.id)?;
-                    let found = found.map(|found| (found.num, found.image));
+                    let found = found.map(|found| (found.num.0, LogCursor(found.image)));
                     self.reappend_image(session, EventKind::PartUpdated, found)?;
                 }
             }
@@ -116,7 +117,11 @@ impl SyncMutations<'_> {
                 .conn
                 .prepare_cached("SELECT image FROM session WHERE num = ?1")?
                 .query_row([num], |row| row.get(0))?;
-            self.reappend_image(&image.id, EventKind::SessionUpdated, Some((num, now)))?;
+            self.reappend_image(
+                &image.id,
+                EventKind::SessionUpdated,
+                Some((num.0, LogCursor(now))),
+            )?;
         }
         Ok(())
     }
@@ -126,13 +131,13 @@ impl SyncMutations<'_> {
         &self,
         session: &SessionId,
         kind: EventKind,
-        found: Option<(i64, i64)>,
+        found: Option<(i64, LogCursor)>,
     ) -> Result<()> {
         let owner = self.tx.session_num(session)?;
         let Some((num, image)) = found else {
             return Err(StoreError::Internal(format!("{kind} of nothing")));
         };
-        let value = load_payload(self.tx.conn, self.tx.blobs, image)?;
+        let value = load_payload(self.tx.conn, self.tx.blobs, image.0)?;
         let draft =
             EventDraft::new(Some(owner), kind, Some(num)).payload(PreparedPayload::new(&value)?);
         self.tx.append(&draft)?;

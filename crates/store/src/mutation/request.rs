@@ -6,12 +6,13 @@ use turnstone_core::model::{PermissionReply, RequestBody, RequestId, RequestStat
 
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
+use crate::row_num::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
 /// Where a request is and what events tell of it.
 struct RequestLocation {
     num: i64,
-    session: i64,
+    session: SessionNum,
     asked: i64,
     resolved: Option<i64>,
 }
@@ -122,7 +123,7 @@ impl RequestMutations<'_> {
     }
 
     /// Withdraws the open requests of a session: its turn ended without an answer.
-    pub(crate) fn withdraw_all(&self, session: i64) -> Result<()> {
+    pub(crate) fn withdraw_all(&self, session: SessionNum) -> Result<()> {
         let mut statement = self
             .tx
             .conn

@@ -9,6 +9,7 @@ use turnstone_core::model::{Session, SessionFileDiff, Todo};
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
 use crate::read::load_session;
+use crate::row_num::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
 /// Writes sessions.
@@ -29,7 +30,7 @@ impl SessionMutations<'_> {
         let prepared = PreparedPayload::new(session)?;
         if let Some(num) = self.find_live(&session.id)? {
             // What it was created with, while the log still has it, or what it is now.
-            if self.tx.is_payload_unchanged(num, &prepared)?
+            if self.tx.is_payload_unchanged(num.0, &prepared)?
                 || self.tx.is_payload_unchanged(self.image(num)?, &prepared)?
             {
                 return Ok(WriteOutcome::No);
@@ -41,13 +42,14 @@ impl SessionMutations<'_> {
             .conn
             .prepare_cached("INSERT INTO stream (session, id) VALUES (?1, ?2)")?
             .execute((num, session.id.as_str()))?;
-        let draft = EventDraft::new(Some(num), EventKind::SessionCreated, None).payload(prepared);
+        let draft = EventDraft::new(Some(SessionNum(num)), EventKind::SessionCreated, None)
+            .payload(prepared);
         self.tx.append(&draft)?;
         Ok(WriteOutcome::Created)
     }
 
     /// The number of a session that lives; an error if the id was used up by a deleted one.
-    fn find_live(&self, id: &SessionId) -> Result<Option<i64>> {
+    fn find_live(&self, id: &SessionId) -> Result<Option<SessionNum>> {
         let row: Option<(i64, bool)> = self
             .tx
             .conn
@@ -56,12 +58,12 @@ impl SessionMutations<'_> {
             .optional()?;
         match row {
             Some((_, true)) => Err(StoreError::Deleted(id.clone())),
-            Some((num, false)) => Ok(Some(num)),
+            Some((num, false)) => Ok(Some(SessionNum(num))),
             None => Ok(None),
         }
     }
 
-    fn image(&self, num: i64) -> Result<i64> {
+    fn image(&self, num: SessionNum) -> Result<i64> {
         Ok(self
             .tx
             .conn
@@ -84,7 +86,7 @@ impl SessionMutations<'_> {
             return Ok(WriteOutcome::No);
         }
         let draft =
-            EventDraft::new(Some(num), EventKind::SessionUpdated, Some(num)).payload(prepared);
+            EventDraft::new(Some(num), EventKind::SessionUpdated, Some(num.0)).payload(prepared);
         self.tx.append(&draft)?;
         Ok(WriteOutcome::Updated)
     }
@@ -111,14 +113,14 @@ impl SessionMutations<'_> {
 
     /// Writes a session anew as it is; `touched` if that counts as a change of it at this moment. A prompt
     /// that hides what is behind the head touches the session itself, once it is there.
-    pub(super) fn rewrite(&self, num: i64, touched: bool) -> Result<()> {
+    pub(super) fn rewrite(&self, num: SessionNum, touched: bool) -> Result<()> {
         let mut session = load_session(self.tx.conn, self.tx.blobs, num)?;
         if touched {
             session.time.updated = Number::from(self.tx.now().0);
         }
         let prepared = PreparedPayload::new(&session)?;
         let draft =
-            EventDraft::new(Some(num), EventKind::SessionUpdated, Some(num)).payload(prepared);
+            EventDraft::new(Some(num), EventKind::SessionUpdated, Some(num.0)).payload(prepared);
         self.tx.append(&draft)?;
         Ok(())
     }
@@ -145,13 +147,13 @@ impl SessionMutations<'_> {
         self.put_value(num, EventKind::DiffUpdated, image, &json!({ "diff": diff }))
     }
 
-    fn find_image(&self, sql: &'static str, num: i64) -> Result<Option<i64>> {
+    fn find_image(&self, sql: &'static str, num: SessionNum) -> Result<Option<i64>> {
         Ok(self.tx.conn.prepare_cached(sql)?.query_row([num], |row| row.get(0)).optional()?)
     }
 
     fn put_value(
         &self,
-        num: i64,
+        num: SessionNum,
         kind: EventKind,
         image: Option<i64>,
         value: &serde_json::Value,
@@ -162,7 +164,7 @@ impl SessionMutations<'_> {
         {
             return Ok(WriteOutcome::No);
         }
-        self.tx.append(&EventDraft::new(Some(num), kind, Some(num)).payload(prepared))?;
+        self.tx.append(&EventDraft::new(Some(num), kind, Some(num.0)).payload(prepared))?;
         Ok(if image.is_some() { WriteOutcome::Updated } else { WriteOutcome::Created })
     }
 }

@@ -8,6 +8,7 @@ use turnstone_core::id::SessionId;
 
 use crate::error::Result;
 use crate::payload::PreparedPayload;
+use crate::row_num::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
 /// How a session is shared.
@@ -46,7 +47,7 @@ impl ShareMutations<'_> {
             )?
             .execute((num, &share.secret))?;
         let payload = PreparedPayload::new(&json!({ "id": share.id, "url": share.url }))?;
-        let draft = EventDraft::new(Some(num), EventKind::ShareCreated, Some(num));
+        let draft = EventDraft::new(Some(num), EventKind::ShareCreated, Some(num.0));
         self.tx.append(&draft.payload(payload))?;
         Ok(if found.is_some() { WriteOutcome::Updated } else { WriteOutcome::Created })
     }
@@ -61,7 +62,7 @@ impl ShareMutations<'_> {
         if self.find(num)?.is_none() {
             return Ok(WriteOutcome::No);
         }
-        self.tx.append(&EventDraft::new(Some(num), EventKind::ShareRemoved, Some(num)))?;
+        self.tx.append(&EventDraft::new(Some(num), EventKind::ShareRemoved, Some(num.0)))?;
         self.tx
             .conn
             .prepare_cached("DELETE FROM share_secret WHERE session = ?1")?
@@ -69,7 +70,7 @@ impl ShareMutations<'_> {
         Ok(WriteOutcome::Updated)
     }
 
-    fn find(&self, session: i64) -> Result<Option<ShareRecord>> {
+    fn find(&self, session: SessionNum) -> Result<Option<ShareRecord>> {
         find_share(self.tx.conn, session)
     }
 
@@ -91,7 +92,10 @@ impl ShareMutations<'_> {
 }
 
 /// The share of a session with its secret.
-pub(crate) fn find_share(conn: &rusqlite::Connection, session: i64) -> Result<Option<ShareRecord>> {
+pub(crate) fn find_share(
+    conn: &rusqlite::Connection,
+    session: SessionNum,
+) -> Result<Option<ShareRecord>> {
     Ok(conn
         .prepare_cached(
             "SELECT share.id, coalesce(secret, ''), url FROM share

@@ -1,5 +1,7 @@
 //! Streamed text: appended durably, stored once (R24).
 
+use std::ops::Range;
+
 use rusqlite::OptionalExtension;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{PartId, SessionId};
@@ -10,6 +12,7 @@ use crate::checksum::{self, ChecksummedEvent};
 use crate::error::{Result, StoreError};
 use crate::mutation::message::MessageMutations;
 use crate::read::{PartLocation, load_part};
+use crate::row_num::{MessageNum, PartNum, SessionNum};
 use crate::tx::{EventDraft, EventPosition};
 
 /// Deltas fill a row in place up to this size: it stays within one page, so it costs one page.
@@ -43,11 +46,11 @@ impl MessageMutations<'_> {
         self.tx.count_bytes(delta.len() as u64);
         self.store_chunks(found.num, from, delta)?;
         let to = from + delta.len() as i64;
-        if let Some(extended) = self.extend_delta(found, from, to)? {
+        if let Some(extended) = self.extend_delta(found, from..to)? {
             return Ok(Some(extended));
         }
-        let draft = EventDraft::new(Some(found.session), EventKind::PartDelta, Some(found.num));
-        self.tx.append(&draft.text(from, to)).map(Some)
+        let draft = EventDraft::new(Some(found.session), EventKind::PartDelta, Some(found.num.0));
+        self.tx.append(&draft.text(from..to)).map(Some)
     }
 
     /// Moves the text a part was created with into its first rows; returns its length.
@@ -79,7 +82,7 @@ impl MessageMutations<'_> {
         Ok(text.len() as i64)
     }
 
-    fn id_of(&self, num: i64) -> Result<turnstone_core::id::MessageId> {
+    fn id_of(&self, num: MessageNum) -> Result<turnstone_core::id::MessageId> {
         let text: String = self
             .tx
             .conn
@@ -89,7 +92,7 @@ impl MessageMutations<'_> {
     }
 
     /// Writes `text` at byte `start`: grows the last row while it is small, then starts new ones.
-    fn store_chunks(&self, part: i64, mut start: i64, mut text: &str) -> Result<()> {
+    fn store_chunks(&self, part: PartNum, mut start: i64, mut text: &str) -> Result<()> {
         let last: Option<(i64, i64, i64, Option<i64>)> = self
             .tx
             .conn
@@ -122,7 +125,7 @@ impl MessageMutations<'_> {
         Ok(())
     }
 
-    fn insert_chunk(&self, part: i64, start: i64, text: &str) -> Result<()> {
+    fn insert_chunk(&self, part: PartNum, start: i64, text: &str) -> Result<()> {
         self.tx
             .conn
             .prepare_cached("INSERT INTO chunk (part, start, text, sum) VALUES (?1, ?2, ?3, ?4)")?
@@ -139,8 +142,7 @@ impl MessageMutations<'_> {
     fn extend_delta(
         &self,
         found: PartLocation,
-        from: i64,
-        to: i64,
+        Range { start: from, end: to }: Range<i64>,
     ) -> Result<Option<EventPosition>> {
         if self.tx.ctx.expected_seq.is_some() {
             return Ok(None);
@@ -187,7 +189,7 @@ impl MessageMutations<'_> {
                         seq: row.get(1)?,
                         sync_seq: row.get(2)?,
                         kind,
-                        entity: found.num,
+                        entity: found.num.0,
                         actor: row.get(3)?,
                         time: row.get(4)?,
                         version: row.get(5)?,
@@ -201,7 +203,7 @@ impl MessageMutations<'_> {
     }
 
     /// An extended event assigns no new number, so the lease is compared by itself.
-    fn check_lease(&self, session: i64) -> Result<()> {
+    fn check_lease(&self, session: SessionNum) -> Result<()> {
         let Some(lease) = &self.tx.ctx.lease else { return Ok(()) };
         let holds = self
             .tx

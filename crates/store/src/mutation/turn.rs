@@ -17,6 +17,7 @@ use crate::payload::PreparedPayload;
 use crate::read::{
     PartLocation, find_open_turn, is_abort_requested, load_message, load_part, parse_stored,
 };
+use crate::row_num::{SessionNum, TurnNum};
 use crate::tx::{AppendPermission, EventDraft, Tx};
 
 /// A turn about to begin: its prompt, agent and model are in the message (R28).
@@ -104,7 +105,7 @@ impl TurnMutations<'_> {
         self.tx.messages().put_with_permission(
             &new.message,
             AppendPermission::Unrestricted,
-            Some(at.cursor.0),
+            Some(TurnNum(at.cursor.0)),
         )?;
         for part in &new.parts {
             if part.message != new.message.id {
@@ -117,9 +118,9 @@ impl TurnMutations<'_> {
 
     fn repeated_begin_seq(
         &self,
-        num: i64,
-        owner: i64,
-        session: i64,
+        num: TurnNum,
+        owner: SessionNum,
+        session: SessionNum,
         new: &NewTurn,
     ) -> Result<SessionSeq> {
         let (message, seq): (String, i64) = self
@@ -137,8 +138,8 @@ impl TurnMutations<'_> {
     }
 
     /// `(num, session, state)` of a turn.
-    fn find(&self, id: &TurnId) -> Result<Option<(i64, i64, TurnState)>> {
-        let row: Option<(i64, i64, String)> = self
+    fn find(&self, id: &TurnId) -> Result<Option<(TurnNum, SessionNum, TurnState)>> {
+        let row: Option<(TurnNum, SessionNum, String)> = self
             .tx
             .conn
             .prepare_cached("SELECT num, session, state FROM turn WHERE id = ?1")?
@@ -157,7 +158,11 @@ impl TurnMutations<'_> {
         Ok(self.find(id)?.map(|found| found.2))
     }
 
-    fn require(&self, session: &SessionId, turn: &TurnId) -> Result<(i64, i64, TurnState)> {
+    fn require(
+        &self,
+        session: &SessionId,
+        turn: &TurnId,
+    ) -> Result<(TurnNum, SessionNum, TurnState)> {
         let owner = self.tx.session_num(session)?;
         match self.find(turn)? {
             Some(found) if found.1 == owner => Ok(found),
@@ -188,7 +193,7 @@ impl TurnMutations<'_> {
         let after = before.apply(event)?;
         if after != before {
             let payload = PreparedPayload::new(&json!({ "id": turn }))?;
-            self.tx.append(&EventDraft::new(Some(owner), kind, Some(num)).payload(payload))?;
+            self.tx.append(&EventDraft::new(Some(owner), kind, Some(num.0)).payload(payload))?;
         }
         Ok(after)
     }
@@ -208,7 +213,7 @@ impl TurnMutations<'_> {
         state.apply(&TurnEvent::Started)?;
         let payload = PreparedPayload::new(&json!({ "id": turn, "status": status }))?;
         self.tx.append(
-            &EventDraft::new(Some(owner), EventKind::StatusRetrying, Some(num)).payload(payload),
+            &EventDraft::new(Some(owner), EventKind::StatusRetrying, Some(num.0)).payload(payload),
         )?;
         Ok(())
     }
@@ -233,7 +238,7 @@ impl TurnMutations<'_> {
         let id: TurnId = parse_stored(id)?;
         if !is_abort_requested(self.tx.conn, num, turn)? {
             let draft =
-                EventDraft::new(Some(num), EventKind::TurnAbortAsked, Some(turn)).unrestricted();
+                EventDraft::new(Some(num), EventKind::TurnAbortAsked, Some(turn.0)).unrestricted();
             self.tx.append(&draft.payload(PreparedPayload::new(&json!({ "id": id }))?))?;
         }
         Ok(Some(id))
@@ -261,13 +266,13 @@ impl TurnMutations<'_> {
         self.tx.requests().withdraw_all(session)?;
         let payload =
             json!({ "id": end.turn, "outcome": end.outcome, "error": end.error.as_ref() });
-        let mut draft = EventDraft::new(Some(session), EventKind::TurnEnded, Some(num));
+        let mut draft = EventDraft::new(Some(session), EventKind::TurnEnded, Some(num.0));
         draft.permission = hand.append_permission();
         let at = self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
         Ok(TurnEndOutcome::Now(at.seq.unwrap_or_default()))
     }
 
-    fn close_parts(&self, session: i64, end: &EndTurn, hand: TurnEnder) -> Result<()> {
+    fn close_parts(&self, session: SessionNum, end: &EndTurn, hand: TurnEnder) -> Result<()> {
         let mut statement = self.tx.conn.prepare_cached(
             "SELECT part.num, part.message, part.session, part.image, text_len, message.id
              FROM part JOIN message ON message.num = part.message
@@ -312,7 +317,7 @@ impl TurnMutations<'_> {
     }
 
     /// No message of an ended turn stays half-written.
-    fn close_messages(&self, turn: i64, end: &EndTurn, hand: TurnEnder) -> Result<()> {
+    fn close_messages(&self, turn: TurnNum, end: &EndTurn, hand: TurnEnder) -> Result<()> {
         let mut statement = self.tx.conn.prepare_cached(
             "SELECT image FROM message WHERE turn = ?1 AND role = 'assistant' AND session =
                (SELECT session FROM turn WHERE num = ?1) ORDER BY num",

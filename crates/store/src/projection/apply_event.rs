@@ -5,11 +5,12 @@ use turnstone_core::event::{EntityClass, EventKind};
 
 use super::{change_set, message, session, turn};
 use crate::error::Result;
+use crate::row_num::SessionNum;
 
 /// An event as projections see it.
 pub(crate) struct ProjectionEvent<'a> {
     pub(crate) cursor: i64,
-    pub(crate) session: Option<i64>,
+    pub(crate) session: Option<SessionNum>,
     pub(crate) seq: i64,
     pub(crate) kind: EventKind,
     pub(crate) entity: i64,

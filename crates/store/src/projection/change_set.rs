@@ -9,6 +9,7 @@ use turnstone_core::operation::{HeadMove, UndoExtent, UndoneChangeSet};
 use super::ProjectionEvent;
 use super::session::{read_fields, require_session};
 use crate::error::Result;
+use crate::row_num::SessionNum;
 
 #[derive(Deserialize)]
 struct ChangeOpenedFields {
@@ -103,7 +104,7 @@ pub(super) fn apply_operation_event(conn: &Connection, event: &ProjectionEvent<'
 
 fn save_undone_extent(
     conn: &Connection,
-    session: i64,
+    session: SessionNum,
     operation: i64,
     taken: &UndoneChangeSet,
 ) -> Result<()> {

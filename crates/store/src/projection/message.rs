@@ -11,11 +11,12 @@ use turnstone_core::model::{SessionUsage, TokenCounts};
 use super::ProjectionEvent;
 use super::session::{read_fields, require_session};
 use crate::error::{Result, StoreError};
+use crate::row_num::{MessageNum, PartNum, SessionNum, TurnNum};
 
 #[derive(Deserialize)]
 struct MessageFields {
     id: String,
-    turn: Option<i64>,
+    turn: Option<TurnNum>,
     data: MessageDataFields,
 }
 
@@ -32,7 +33,7 @@ struct MessageTimeFields {
 
 pub(super) fn apply_message_event(conn: &Connection, event: &ProjectionEvent<'_>) -> Result<()> {
     if event.kind == EventKind::MessageRemoved {
-        let lost = message_usage(conn, event.entity)?;
+        let lost = message_usage(conn, MessageNum(event.entity))?;
         if let Some(session) = event.session {
             add_session_usage(conn, session, SessionUsage::default().minus(lost))?;
         }
@@ -66,7 +67,7 @@ pub(super) fn apply_message_event(conn: &Connection, event: &ProjectionEvent<'_>
 struct PartFields<'a, D> {
     #[serde(borrow)]
     id: Cow<'a, str>,
-    message: i64,
+    message: MessageNum,
     text: Option<PartTextFields>,
     data: D,
 }
@@ -147,7 +148,7 @@ pub(super) fn apply_part_event(conn: &Connection, event: &ProjectionEvent<'_>) -
             Ok(())
         }
         EventKind::PartRemoved => {
-            let lost = stored_part_usage(conn, event.entity)?;
+            let lost = stored_part_usage(conn, PartNum(event.entity))?;
             add_session_usage(conn, session, SessionUsage::default().minus(lost))?;
             conn.prepare_cached("DELETE FROM part WHERE num = ?1")?.execute([event.entity])?;
             Ok(())
@@ -195,14 +196,14 @@ fn read_part_fields<'a>(event: &ProjectionEvent<'a>) -> Result<PartFields<'a, Pa
     }
 }
 
-fn upsert_part(conn: &Connection, event: &ProjectionEvent<'_>, session: i64) -> Result<()> {
+fn upsert_part(conn: &Connection, event: &ProjectionEvent<'_>, session: SessionNum) -> Result<()> {
     let PartFields { id, message, text, data } = read_part_fields(event)?;
     let usage = data.usage();
     // Whatever the part is now, it may have been a finished step before.
     let before = if event.entity == event.cursor {
         SessionUsage::default()
     } else {
-        stored_part_usage(conn, event.entity)?
+        stored_part_usage(conn, PartNum(event.entity))?
     };
     let sql = if event.entity == event.cursor { INSERT_PART } else { UPSERT_PART };
     let written = conn.prepare_cached(sql)?.execute(params![
@@ -228,7 +229,7 @@ fn upsert_part(conn: &Connection, event: &ProjectionEvent<'_>, session: i64) -> 
 }
 
 /// What the stored image of a part counted; zero for anything but a finished step.
-fn stored_part_usage(conn: &Connection, part: i64) -> Result<SessionUsage> {
+fn stored_part_usage(conn: &Connection, part: PartNum) -> Result<SessionUsage> {
     let json: Option<Option<String>> = conn
         .prepare_cached(
             "SELECT event.payload FROM part JOIN event ON event.cursor = part.image
@@ -240,7 +241,7 @@ fn stored_part_usage(conn: &Connection, part: i64) -> Result<SessionUsage> {
 }
 
 /// What the parts of a message counted.
-fn message_usage(conn: &Connection, message: i64) -> Result<SessionUsage> {
+fn message_usage(conn: &Connection, message: MessageNum) -> Result<SessionUsage> {
     let mut statement = conn.prepare_cached(
         "SELECT event.payload FROM message
          JOIN part ON part.session = message.session AND part.message = message.num
@@ -261,7 +262,7 @@ fn step_usage(json: &str) -> Result<SessionUsage> {
 }
 
 /// Adds to what a session has counted. The sums are exact, so they do not depend on the order.
-fn add_session_usage(conn: &Connection, session: i64, change: SessionUsage) -> Result<()> {
+fn add_session_usage(conn: &Connection, session: SessionNum, change: SessionUsage) -> Result<()> {
     if change == SessionUsage::default() {
         return Ok(());
     }

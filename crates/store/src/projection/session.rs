@@ -8,6 +8,7 @@ use turnstone_core::model::ProjectAlias;
 
 use super::ProjectionEvent;
 use crate::error::{Result, StoreError};
+use crate::row_num::SessionNum;
 
 /// Reads what a projection needs of a payload; the rest is skipped unparsed.
 pub(super) fn read_fields<'a, T: Deserialize<'a>>(event: &ProjectionEvent<'a>) -> Result<T> {
@@ -17,7 +18,7 @@ pub(super) fn read_fields<'a, T: Deserialize<'a>>(event: &ProjectionEvent<'a>) -
     Ok(serde_json::from_str(json)?)
 }
 
-pub(super) fn require_session(event: &ProjectionEvent<'_>) -> Result<i64> {
+pub(super) fn require_session(event: &ProjectionEvent<'_>) -> Result<SessionNum> {
     event.session.ok_or_else(|| StoreError::Internal(format!("{} without a session", event.kind)))
 }
 

@@ -8,6 +8,7 @@ use turnstone_core::turn::{TurnEvent, TurnOutcome, TurnState};
 use super::ProjectionEvent;
 use super::session::{read_fields, require_session};
 use crate::error::{Result, StoreError};
+use crate::row_num::TurnNum;
 
 #[derive(Deserialize)]
 struct TurnAcceptedFields {
@@ -47,7 +48,7 @@ pub(super) fn apply_turn_event(conn: &Connection, event: &ProjectionEvent<'_>) -
         EventKind::TurnAnswered => TurnEvent::Answered,
         _ => TurnEvent::Ended { outcome: read_fields::<TurnEndedFields>(event)?.outcome },
     };
-    let state = load_turn_state(conn, event.entity)?;
+    let state = load_turn_state(conn, TurnNum(event.entity))?;
     let after = state.apply(&step)?;
     let started = (event.kind == EventKind::TurnStarted).then_some(event.time);
     let ended = (!after.is_open()).then_some(event.time);
@@ -61,7 +62,7 @@ pub(super) fn apply_turn_event(conn: &Connection, event: &ProjectionEvent<'_>) -
 }
 
 /// The stored state of a turn.
-pub(crate) fn load_turn_state(conn: &Connection, turn: i64) -> Result<TurnState> {
+pub(crate) fn load_turn_state(conn: &Connection, turn: TurnNum) -> Result<TurnState> {
     let text: String = conn
         .prepare_cached("SELECT state FROM turn WHERE num = ?1")?
         .query_row([turn], |row| row.get(0))?;

@@ -12,6 +12,7 @@ use super::load::load_payload;
 use super::reader::{ReadTx, parse_id};
 use crate::blob::BlobDir;
 use crate::error::Result;
+use crate::row_num::SessionNum;
 
 /// A turn that can no longer be taken back.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,7 +40,7 @@ pub struct UnfinishedExpiry {
 pub(crate) fn expired_turns(
     conn: &Connection,
     blobs: &BlobDir,
-    session: i64,
+    session: SessionNum,
 ) -> Result<BTreeMap<TurnId, EpochMillis>> {
     let plans = load_expiry_plans(conn, blobs, Some(session))?;
     let turns =
@@ -51,7 +52,7 @@ pub(crate) fn expired_turns(
 pub(crate) fn expired_guards(
     conn: &Connection,
     blobs: &BlobDir,
-    session: Option<i64>,
+    session: Option<SessionNum>,
 ) -> Result<BTreeMap<OperationId, EpochMillis>> {
     let plans = load_expiry_plans(conn, blobs, session)?;
     let guards =
@@ -71,7 +72,7 @@ struct ExpiryPlan {
 fn load_expiry_plans(
     conn: &Connection,
     blobs: &BlobDir,
-    session: Option<i64>,
+    session: Option<SessionNum>,
 ) -> Result<Vec<(ExpiryPlan, EpochMillis)>> {
     let mut statement = conn.prepare_cached(
         "SELECT planned, time FROM operation JOIN event ON event.cursor = planned

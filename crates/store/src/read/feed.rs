@@ -24,6 +24,7 @@ use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
 use crate::mutation::PromptDelivery;
 use crate::payload;
+use crate::row_num::{MessageNum, PartNum, SessionNum};
 
 /// A page ends when it holds this many bytes.
 pub(super) const PAGE_BYTES: usize = 1 << 20;
@@ -173,8 +174,8 @@ pub struct FeedPage {
 #[derive(Default)]
 pub struct FeedCache {
     pub(super) tally: UsageCache,
-    pub(super) messages: HashMap<i64, MessageId>,
-    parts: HashMap<i64, (PartId, MessageId)>,
+    pub(super) messages: HashMap<MessageNum, MessageId>,
+    parts: HashMap<PartNum, (PartId, MessageId)>,
 }
 
 impl FeedCache {
@@ -200,7 +201,7 @@ WHERE cursor > ?1 ORDER BY cursor LIMIT ?2";
 /// The columns of a row that say what the event is.
 pub(super) struct FeedRow {
     pub(super) cursor: i64,
-    pub(super) owner: Option<i64>,
+    pub(super) owner: Option<SessionNum>,
     pub(super) id: Option<SessionId>,
     is_deleted: bool,
     pub(super) seq: i64,
@@ -214,8 +215,12 @@ pub(super) struct FeedRow {
 }
 
 impl FeedRow {
-    fn position(&self) -> (i64, i64, i64) {
-        (self.owner.unwrap_or(self.entity), self.seq, self.cursor)
+    fn position(&self) -> (SessionNum, SessionSeq, LogCursor) {
+        (
+            self.owner.unwrap_or(SessionNum(self.entity)),
+            SessionSeq(self.seq),
+            LogCursor(self.cursor),
+        )
     }
 }
 
@@ -360,7 +365,7 @@ impl FeedQueries<'_> {
             entry.place = Some((text("directory"), parse_id(text("projectID"))?));
             return Ok(FeedBody::SessionDeleted(None));
         }
-        let session = load_session(self.read.conn, self.read.blobs, entry.entity)?;
+        let session = load_session(self.read.conn, self.read.blobs, SessionNum(entry.entity))?;
         let then = self.historical_session(entry.position(), session, memo)?;
         Ok(FeedBody::SessionDeleted(Some(Box::new(then))))
     }
@@ -370,7 +375,7 @@ impl FeedQueries<'_> {
     /// It is named by its number, the event by its places in the session's stream and in the log.
     pub(super) fn historical_session(
         &self,
-        (owner, seq, cursor): (i64, i64, i64),
+        (owner, seq, cursor): (SessionNum, SessionSeq, LogCursor),
         session: Session,
         memo: &mut FeedCache,
     ) -> Result<HistoricalSession> {
@@ -380,13 +385,17 @@ impl FeedQueries<'_> {
     }
 
     /// Where a session stood after an event, and whether it stands there still.
-    pub(super) fn head_at(&self, session: i64, cursor: i64) -> Result<(Option<SessionHead>, bool)> {
+    pub(super) fn head_at(
+        &self,
+        session: SessionNum,
+        cursor: LogCursor,
+    ) -> Result<(Option<SessionHead>, bool)> {
         let mut statement = self.read.conn.prepare_cached(
             "SELECT event.payload ->> '$.head', operation.done <= ?2
              FROM operation JOIN event ON event.cursor = operation.done
              WHERE operation.session = ?1 ORDER BY operation.done DESC",
         )?;
-        let mut rows = statement.query((session, cursor))?;
+        let mut rows = statement.query((session, cursor.0))?;
         let mut is_still_there = true;
         while let Some(row) = rows.next()? {
             let (json, is_past): (String, bool) = (row.get(0)?, row.get(1)?);
@@ -417,37 +426,43 @@ impl FeedQueries<'_> {
         }
         if entry.kind == EventKind::MessageUpdated {
             let message = message_from_payload(session, value)?;
-            memo.messages.insert(entry.entity, message.id.clone());
+            memo.messages.insert(MessageNum(entry.entity), message.id.clone());
             return Ok(FeedBody::Message(Box::new(message)));
         }
         let message = super::sync_stream::message_id(
             &self.read,
             owner,
-            value["message"].as_i64(),
+            value["message"].as_i64().map(MessageNum),
             &mut memo.messages,
         )?;
         if entry.kind == EventKind::PartRemoved {
             return Ok(FeedBody::PartRemoved { message, part: parse_id(take_id(&mut value)?)? });
         }
         let len = value["text"]["len"].as_i64();
-        let part =
-            part_from_payload(self.read.conn, (session, &message), entry.entity, value, len)?;
-        memo.parts.insert(entry.entity, (part.id.clone(), message));
+        let part = part_from_payload(
+            self.read.conn,
+            (session, &message),
+            PartNum(entry.entity),
+            value,
+            len,
+        )?;
+        memo.parts.insert(PartNum(entry.entity), (part.id.clone(), message));
         Ok(FeedBody::Part(Box::new(part)))
     }
 
     fn delta_body(&self, entry: &FeedRow, memo: &mut FeedCache) -> Result<FeedBody> {
         let stub = FeedBody::Stub { is_deleted: entry.is_deleted };
         let (Some((from, to)), Some(owner)) = (entry.text, entry.owner) else { return Ok(stub) };
-        let Some(delta) = super::log::load_delta(&self.read, entry.entity, from, to)? else {
+        let Some(delta) = super::log::load_delta(&self.read, PartNum(entry.entity), from..to)?
+        else {
             return Ok(stub);
         };
-        if let Some((part, message)) = memo.parts.get(&entry.entity) {
+        if let Some((part, message)) = memo.parts.get(&PartNum(entry.entity)) {
             let (message, part) = (message.clone(), part.clone());
             return Ok(FeedBody::PartDelta { message, part, text: delta.text });
         }
         // A removed part is still named by its events; the removal itself is never compacted.
-        let named: Option<(String, i64)> = self
+        let named: Option<(String, MessageNum)> = self
             .read
             .conn
             .prepare_cached(
@@ -464,7 +479,7 @@ impl FeedQueries<'_> {
         let part: PartId = parse_id(part)?;
         let message =
             super::sync_stream::message_id(&self.read, owner, Some(message), &mut memo.messages)?;
-        memo.parts.insert(entry.entity, (part.clone(), message.clone()));
+        memo.parts.insert(PartNum(entry.entity), (part.clone(), message.clone()));
         Ok(FeedBody::PartDelta { message, part, text: delta.text })
     }
 }

@@ -9,15 +9,17 @@ use serde::Deserialize;
 use serde_json::Number;
 use turnstone_core::event::EventKind;
 use turnstone_core::model::{SessionUsage, TokenCounts};
+use turnstone_core::time::SessionSeq;
 
 use super::list::usage_from_row;
 use super::reader::ReadTx;
 use crate::error::{Result, StoreError};
+use crate::row_num::SessionNum;
 use rusqlite::OptionalExtension;
 
 /// Sums that are known: by session, at a place of its stream.
 #[derive(Default)]
-pub(super) struct UsageCache(HashMap<i64, (i64, SessionUsage)>);
+pub(super) struct UsageCache(HashMap<SessionNum, (SessionSeq, SessionUsage)>);
 
 impl UsageCache {
     /// Forgets everything once there are more than `most`.
@@ -75,21 +77,26 @@ WHERE session = ?1 AND seq >= (SELECT seq FROM event WHERE cursor = ?2) AND seq 
 /// What a session had used up after the event `seq` of its stream.
 pub(super) fn usage_at_seq(
     read: &ReadTx<'_>,
-    session: i64,
-    seq: i64,
+    session: SessionNum,
+    seq: SessionSeq,
     tally: &mut UsageCache,
 ) -> Result<SessionUsage> {
     let usage = match tally.0.get(&session) {
         Some((known, usage)) if *known <= seq => {
             usage.plus(usage_between(read, session, *known, seq)?)
         }
-        _ => current_usage(read, session)?.minus(usage_between(read, session, seq, i64::MAX)?),
+        _ => current_usage(read, session)?.minus(usage_between(
+            read,
+            session,
+            seq,
+            SessionSeq(i64::MAX),
+        )?),
     };
     tally.0.insert(session, (seq, usage));
     Ok(usage)
 }
 
-fn current_usage(read: &ReadTx<'_>, session: i64) -> Result<SessionUsage> {
+fn current_usage(read: &ReadTx<'_>, session: SessionNum) -> Result<SessionUsage> {
     let usage = read
         .conn
         .prepare_cached(
@@ -102,20 +109,26 @@ fn current_usage(read: &ReadTx<'_>, session: i64) -> Result<SessionUsage> {
 }
 
 /// By how much the sum changed between two places.
-fn usage_between(read: &ReadTx<'_>, session: i64, from: i64, to: i64) -> Result<SessionUsage> {
+fn usage_between(
+    read: &ReadTx<'_>,
+    session: SessionNum,
+    from: SessionSeq,
+    to: SessionSeq,
+) -> Result<SessionUsage> {
     let mut statement = read.conn.prepare_cached(USAGE_EVENTS)?;
-    let mut rows = statement.query((session, from, to))?;
+    let mut rows = statement.query((session, from.0, to.0))?;
     let mut sum = SessionUsage::default();
     while let Some(row) = rows.next()? {
         let (seq, code, entity): (i64, i64, i64) = (row.get(0)?, row.get(1)?, row.get(2)?);
         let cursor: i64 = row.get(3)?;
-        if EventKind::from_code(code) == Some(EventKind::PartUpdated) {
+        let kind = EventKind::from_code(code);
+        if kind == Some(EventKind::PartUpdated) {
             let json = row.get_ref(4)?.as_str().map_err(rusqlite::Error::from)?;
             sum = sum.plus(step_usage(json)?);
         }
         // The first image of a part takes nothing's place.
         if cursor != entity {
-            sum = sum.minus(replaced_usage(read, session, code, entity, seq)?);
+            sum = sum.minus(replaced_usage(read, session, kind, entity, SessionSeq(seq))?);
         }
     }
     Ok(sum)
@@ -124,15 +137,15 @@ fn usage_between(read: &ReadTx<'_>, session: i64, from: i64, to: i64) -> Result<
 /// What a part, or a message's parts, counted before the event `seq`.
 fn replaced_usage(
     read: &ReadTx<'_>,
-    session: i64,
-    code: i64,
+    session: SessionNum,
+    kind: Option<EventKind>,
     entity: i64,
-    seq: i64,
+    seq: SessionSeq,
 ) -> Result<SessionUsage> {
-    let whole = EventKind::from_code(code) == Some(EventKind::MessageRemoved);
+    let whole = kind == Some(EventKind::MessageRemoved);
     let mut steps: BTreeMap<i64, SessionUsage> = BTreeMap::new();
     let mut statement = read.conn.prepare_cached(STEP_IMAGES)?;
-    let mut rows = statement.query((session, entity, seq))?;
+    let mut rows = statement.query((session, entity, seq.0))?;
     while let Some(row) = rows.next()? {
         let (part, message): (i64, i64) = (row.get(0)?, row.get(2)?);
         if (whole && message == entity) || (!whole && part == entity) {
@@ -142,7 +155,7 @@ fn replaced_usage(
     }
     if whole && !steps.is_empty() {
         let mut statement = read.conn.prepare_cached(REMOVED_PARTS)?;
-        let removed = statement.query_map((session, entity, seq), |row| row.get::<_, i64>(0))?;
+        let removed = statement.query_map((session, entity, seq.0), |row| row.get::<_, i64>(0))?;
         for part in removed {
             steps.remove(&part.map_err(StoreError::from)?);
         }

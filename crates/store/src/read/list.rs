@@ -11,6 +11,7 @@ use super::load::{
 use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
 use crate::read::session::SessionQueries;
+use crate::row_num::{MessageNum, SessionNum};
 
 /// Which sessions to list; every field narrows the list.
 #[derive(Clone, Debug, Default)]
@@ -170,13 +171,13 @@ impl SessionQueries<'_> {
         cursor: Option<&str>,
         limit: usize,
     ) -> Result<SessionPage> {
-        let make = |row: &Row<'_>| self.from_row(row);
+        let make = |row: &Row<'_>| self.session_row(row);
         let (items, next) = self.list_with(filter, cursor, limit, make)?;
         Ok(SessionPage { items, next })
     }
 
     /// The session in a row of [`SELECT_SESSIONS`].
-    pub(super) fn from_row(&self, row: &Row<'_>) -> Result<SessionRow> {
+    pub(super) fn session_row(&self, row: &Row<'_>) -> Result<SessionRow> {
         let session = match inline_json(row, 3)? {
             Some(json) => serde_json::from_str(json)?,
             None => serde_json::from_value(row_payload(&self.read, row, 2)?)?,
@@ -267,7 +268,7 @@ impl MessageQueries<'_> {
                 more = true;
                 break;
             }
-            nums.push(row.get::<_, i64>(0)?);
+            nums.push(row.get::<_, MessageNum>(0)?);
             let message = message_from_payload(session, row_payload(&self.read, row, 1)?)?;
             items.push(MessageWithParts { message, parts: Vec::new() });
         }
@@ -281,9 +282,9 @@ impl MessageQueries<'_> {
     /// Reads the parts of all listed messages in one go.
     fn load_parts_into(
         &self,
-        owner: i64,
+        owner: SessionNum,
         session: &SessionId,
-        nums: &[i64],
+        nums: &[MessageNum],
         items: &mut [MessageWithParts],
     ) -> Result<()> {
         let (Some(first), Some(last)) = (nums.first(), nums.last()) else { return Ok(()) };
@@ -291,7 +292,7 @@ impl MessageQueries<'_> {
         let mut rows = statement.query((owner, first, last))?;
         let mut at = 0;
         while let Some(row) = rows.next()? {
-            let message: i64 = row.get(1)?;
+            let message: MessageNum = row.get(1)?;
             while nums.get(at).is_some_and(|num| *num < message) {
                 at += 1;
             }
@@ -362,8 +363,8 @@ pub(super) fn row_payload(
 }
 
 /// The cursor of a place in a list of messages: of one length, so that a word that was made up is none.
-pub(super) fn message_cursor(num: i64) -> String {
-    format!("m{num:016x}")
+pub(super) fn message_cursor(num: MessageNum) -> String {
+    format!("m{:016x}", num.0)
 }
 
 /// The place a cursor of [`message_cursor`] stands for.

@@ -9,6 +9,7 @@ use turnstone_core::model::{Message, Part, PartBody, Project, Session};
 use crate::blob::BlobDir;
 use crate::error::{Result, StoreError};
 use crate::payload;
+use crate::row_num::{MessageNum, PartNum, SessionNum, TurnNum};
 
 /// The payload of an event, long strings put back.
 pub(crate) fn load_payload(conn: &Connection, blobs: &BlobDir, cursor: i64) -> Result<Value> {
@@ -36,7 +37,7 @@ pub(super) fn restore_row_payload(
 }
 
 /// A session by its number.
-pub(crate) fn load_session(conn: &Connection, blobs: &BlobDir, num: i64) -> Result<Session> {
+pub(crate) fn load_session(conn: &Connection, blobs: &BlobDir, num: SessionNum) -> Result<Session> {
     let image: i64 = conn
         .prepare_cached("SELECT image FROM session WHERE num = ?1")?
         .query_row([num], |row| row.get(0))?;
@@ -54,10 +55,10 @@ pub(crate) fn load_project(conn: &Connection, blobs: &BlobDir, num: i64) -> Resu
 /// Where a message is, and the turn it belongs to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MessageLocation {
-    pub(crate) num: i64,
-    pub(crate) session: i64,
+    pub(crate) num: MessageNum,
+    pub(crate) session: SessionNum,
     pub(crate) image: i64,
-    pub(crate) turn: Option<i64>,
+    pub(crate) turn: Option<TurnNum>,
 }
 
 /// Where a message is.
@@ -103,9 +104,9 @@ pub(super) fn take_id(value: &mut Value) -> Result<String> {
 /// Where a part is and what of its text was streamed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct PartLocation {
-    pub(crate) num: i64,
-    pub(crate) message: i64,
-    pub(crate) session: i64,
+    pub(crate) num: PartNum,
+    pub(crate) message: MessageNum,
+    pub(crate) session: SessionNum,
     pub(crate) image: i64,
     pub(crate) text_len: Option<i64>,
 }
@@ -146,7 +147,7 @@ pub(crate) fn load_part(
 pub(super) fn part_from_payload(
     conn: &Connection,
     owner: (&SessionId, &MessageId),
-    num: i64,
+    num: PartNum,
     mut value: Value,
     text_len: Option<i64>,
 ) -> Result<Part> {
@@ -165,7 +166,7 @@ pub(super) fn part_from_payload(
 }
 
 /// The first `len` bytes of a part's streamed text.
-pub(crate) fn load_part_text(conn: &Connection, part: i64, len: i64) -> Result<String> {
+pub(crate) fn load_part_text(conn: &Connection, part: PartNum, len: i64) -> Result<String> {
     let len = usize::try_from(len).unwrap_or(0);
     let mut text = String::with_capacity(len);
     let mut statement =
@@ -188,19 +189,19 @@ pub(crate) fn load_part_text(conn: &Connection, part: i64, len: i64) -> Result<S
 /// The parts of a message, in order.
 pub(crate) fn find_parts(
     conn: &Connection,
-    session: i64,
-    message: i64,
+    session: SessionNum,
+    message: MessageNum,
 ) -> Result<Vec<PartLocation>> {
     let mut statement = conn.prepare_cached(
         "SELECT num, message, session, image, text_len FROM part
          WHERE session = ?1 AND message = ?2 ORDER BY num",
     )?;
-    let rows = statement.query_map([session, message], PartLocation::from_row)?;
+    let rows = statement.query_map((session, message), PartLocation::from_row)?;
     Ok(rows.collect::<rusqlite::Result<_>>()?)
 }
 
 /// The open turn of a session, if any.
-pub(crate) fn find_open_turn(conn: &Connection, session: i64) -> Result<Option<i64>> {
+pub(crate) fn find_open_turn(conn: &Connection, session: SessionNum) -> Result<Option<TurnNum>> {
     Ok(conn
         .prepare_cached("SELECT num FROM turn WHERE session = ?1 AND ended IS NULL")?
         .query_row([session], |row| row.get(0))
@@ -208,7 +209,11 @@ pub(crate) fn find_open_turn(conn: &Connection, session: i64) -> Result<Option<i
 }
 
 /// Tells whether somebody asked for a turn to be aborted; looks at what happened since it began.
-pub(crate) fn is_abort_requested(conn: &Connection, session: i64, turn: i64) -> Result<bool> {
+pub(crate) fn is_abort_requested(
+    conn: &Connection,
+    session: SessionNum,
+    turn: TurnNum,
+) -> Result<bool> {
     Ok(conn
         .prepare_cached(
             "SELECT 1 FROM event WHERE cursor > ?2 AND session = ?1 AND entity = ?2 AND kind = ?3",

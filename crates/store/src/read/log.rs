@@ -1,5 +1,7 @@
 //! The log by cursor: pages of history, and a tail that hands over to live without a gap.
 
+use std::ops::Range;
+
 use std::time::Duration;
 
 use rusqlite::Row;
@@ -13,6 +15,7 @@ use super::reader::{ReadTx, parse_id};
 use crate::actor_name;
 use crate::error::{Result, StoreError};
 use crate::payload;
+use crate::row_num::{PartNum, SessionNum};
 use crate::store::Store;
 
 /// One event of the log.
@@ -152,7 +155,7 @@ impl LogQueries<'_> {
         let entity: i64 = row.get(5)?;
         let (from, to): (Option<i64>, Option<i64>) = (row.get(12)?, row.get(13)?);
         let delta = match (from, to) {
-            (Some(from), Some(to)) => load_delta(&self.read, entity, from, to)?,
+            (Some(from), Some(to)) => load_delta(&self.read, PartNum(entity), from..to)?,
             _ => None,
         };
         let (actor, client) = actor_name::split_actor_client(row.get(6)?);
@@ -189,8 +192,8 @@ impl LogQueries<'_> {
 }
 
 /// The number of a session that lives or lived.
-pub(super) fn stream_num(read: &ReadTx<'_>, session: &SessionId) -> Result<i64> {
-    let num: Option<i64> = rusqlite::OptionalExtension::optional(
+pub(super) fn stream_num(read: &ReadTx<'_>, session: &SessionId) -> Result<SessionNum> {
+    let num: Option<SessionNum> = rusqlite::OptionalExtension::optional(
         read.conn
             .prepare_cached("SELECT session FROM stream WHERE id = ?1")?
             .query_row([session.as_str()], |row| row.get(0)),
@@ -201,9 +204,8 @@ pub(super) fn stream_num(read: &ReadTx<'_>, session: &SessionId) -> Result<i64> 
 /// The text a delta appended; absent if the text was replaced since.
 pub(super) fn load_delta(
     read: &ReadTx<'_>,
-    part: i64,
-    from: i64,
-    to: i64,
+    part: PartNum,
+    Range { start: from, end: to }: Range<i64>,
 ) -> Result<Option<TextDelta>> {
     let mut statement = read.conn.prepare_cached(
         "SELECT start, text FROM chunk

@@ -21,6 +21,7 @@ use crate::read::share::ShareQueries;
 use crate::read::sync_stream::SyncQueries;
 use crate::read::turn::TurnQueries;
 use crate::read::wire_json::WireJsonQueries;
+use crate::row_num::SessionNum;
 
 /// One consistent view: everything read through it is of the same moment.
 #[derive(Clone, Copy)]
@@ -142,11 +143,11 @@ impl<'a> ReadTx<'a> {
         ConsumerQueries { read: *self }
     }
 
-    pub(crate) fn session_num(&self, id: &SessionId) -> Result<i64> {
+    pub(crate) fn session_num(&self, id: &SessionId) -> Result<SessionNum> {
         self.find_session_num(id)?.ok_or_else(|| StoreError::NoSession(id.clone()))
     }
 
-    pub(crate) fn find_session_num(&self, id: &SessionId) -> Result<Option<i64>> {
+    pub(crate) fn find_session_num(&self, id: &SessionId) -> Result<Option<SessionNum>> {
         Ok(self
             .conn
             .prepare_cached("SELECT num FROM session WHERE id = ?1 AND hidden = 0")?

@@ -115,5 +115,9 @@ const fn resent_class(kind: EventKind) -> Option<EntityClass> {
 }
 
 fn dedup_key(entry: &FeedRow, class: EntityClass) -> i64 {
-    if class == EntityClass::Status { entry.owner.unwrap_or(entry.entity) } else { entry.entity }
+    if class == EntityClass::Status {
+        entry.owner.map_or(entry.entity, |owner| owner.0)
+    } else {
+        entry.entity
+    }
 }

@@ -1,6 +1,7 @@
 //! Queries on sessions.
 
 use crate::read::reader::{ReadTx, parse_id};
+use crate::row_num::SessionNum;
 use rusqlite::OptionalExtension;
 use std::collections::HashSet;
 use turnstone_core::id::SessionId;
@@ -150,7 +151,9 @@ impl SessionQueries<'_> {
         let nums: Vec<i64> = statement
             .query_map([id.as_str()], |row| row.get(0))?
             .collect::<rusqlite::Result<_>>()?;
-        nums.into_iter().map(|num| load_session(self.read.conn, self.read.blobs, num)).collect()
+        nums.into_iter()
+            .map(|num| load_session(self.read.conn, self.read.blobs, SessionNum(num)))
+            .collect()
     }
 
     /// The to-do list of a session.

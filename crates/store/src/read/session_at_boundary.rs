@@ -16,6 +16,7 @@ use super::list::MessageWithParts;
 use super::load::{load_message, load_payload, part_from_payload};
 use super::reader::ReadTx;
 use crate::error::{Result, StoreError};
+use crate::row_num::{PartNum, SessionNum};
 
 /// A place a session can be taken back to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +56,13 @@ struct NewestImages {
 
 impl NewestImages {
     /// Takes the next event: `(cursor, kind, entity, length of streamed text)`.
-    fn push(&mut self, cursor: i64, kind: EventKind, entity: i64, text: Option<i64>) {
+    fn push(
+        &mut self,
+        LogCursor(cursor): LogCursor,
+        kind: EventKind,
+        entity: i64,
+        text: Option<i64>,
+    ) {
         match kind.class() {
             EntityClass::Session => self.session = Some(cursor),
             EntityClass::Todo => self.todos = Some(cursor),
@@ -146,7 +153,7 @@ impl HistoryQueries<'_> {
         self.assemble_session(session, &self.newest_images(num, seq)?)
     }
 
-    fn newest_images(&self, session: i64, seq: SessionSeq) -> Result<NewestImages> {
+    fn newest_images(&self, session: SessionNum, seq: SessionSeq) -> Result<NewestImages> {
         let mut statement = self.read.conn.prepare_cached(
             "SELECT cursor, kind, entity, text_to FROM event
              WHERE session = ?1 AND seq <= ?2 AND (payload IS NOT NULL OR text_to IS NOT NULL)
@@ -155,7 +162,12 @@ impl HistoryQueries<'_> {
         let mut rows = statement.query((session, seq.0))?;
         let mut images = NewestImages::default();
         while let Some(row) = rows.next()? {
-            images.push(row.get(0)?, parse_event_kind(row.get(1)?)?, row.get(2)?, row.get(3)?);
+            images.push(
+                LogCursor(row.get(0)?),
+                parse_event_kind(row.get(1)?)?,
+                row.get(2)?,
+                row.get(3)?,
+            );
         }
         Ok(images)
     }
@@ -182,8 +194,13 @@ impl HistoryQueries<'_> {
             // A removed message took its parts with it.
             let Some(owner) = owner else { continue };
             let len = streamed.or_else(|| value["text"]["len"].as_i64());
-            let part =
-                part_from_payload(self.read.conn, (id, &owner.message.id), *num, value, len)?;
+            let part = part_from_payload(
+                self.read.conn,
+                (id, &owner.message.id),
+                PartNum(*num),
+                value,
+                len,
+            )?;
             owner.parts.push(part);
         }
         Ok(SessionAtBoundary { session, messages: messages.into_values().collect(), todos })

@@ -4,11 +4,13 @@ use rusqlite::OptionalExtension;
 use turnstone_core::id::MessageId;
 use turnstone_core::model::{Session, SessionModel};
 use turnstone_core::operation::{OperationKind, SessionHead};
+use turnstone_core::time::{LogCursor, SessionSeq};
 
 use super::feed::{FeedBody, FeedEvent};
 use crate::error::Result;
 use crate::payload;
 use crate::read::session_at_boundary::HistoryQueries;
+use crate::row_num::SessionNum;
 
 /// What is different since the event of the session before.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -46,18 +48,18 @@ impl HistoryQueries<'_> {
             return Ok(SessionDelta::default());
         };
         let num = super::log::stream_num(&self.read, &place.id)?;
-        let Some((before, cursor)) = self.previous_session(num, place.seq.0)? else {
+        let Some((before, cursor)) = self.previous_session(num, SessionSeq(place.seq.0))? else {
             return Ok(SessionDelta::default());
         };
         let now = &then.session;
         let agent = now.agent.clone().filter(|_| now.agent != before.agent);
         let model = now.model.as_ref();
         let model = model.filter(|model| before.model.as_ref().is_none_or(|it| !it.is_same(model)));
-        let stood = self.read.feed().head_at(num, cursor)?.0;
+        let stood = self.read.feed().head_at(num, LogCursor(cursor))?.0;
         let head = match (&then.head, stood) {
             (now, stood) if *now == stood => None,
             (Some(head), _) => Some(HeadDelta::MovedTo(head.clone())),
-            (None, Some(head)) if self.is_branched(num, event.cursor.0)? => {
+            (None, Some(head)) if self.is_branched(num, LogCursor(event.cursor.0))? => {
                 Some(HeadDelta::Branched(head.message))
             }
             (None, _) => Some(HeadDelta::Tip),
@@ -66,7 +68,11 @@ impl HistoryQueries<'_> {
     }
 
     /// The session as the event of it before `seq` tells it, and that event's place in the log.
-    fn previous_session(&self, session: i64, seq: i64) -> Result<Option<(Session, i64)>> {
+    fn previous_session(
+        &self,
+        session: SessionNum,
+        seq: SessionSeq,
+    ) -> Result<Option<(Session, i64)>> {
         let before: Option<(i64, i64)> = self
             .read
             .conn
@@ -74,7 +80,7 @@ impl HistoryQueries<'_> {
                 "SELECT seq, cursor FROM event
                  WHERE session = ?1 AND seq < ?2 AND kind IN (10, 11) ORDER BY seq DESC LIMIT 1",
             )?
-            .query_row((session, seq), |row| Ok((row.get(0)?, row.get(1)?)))
+            .query_row((session, seq.0), |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((before, cursor)) = before else { return Ok(None) };
         // What compaction took is told by the next that is left.
@@ -93,7 +99,7 @@ impl HistoryQueries<'_> {
     }
 
     /// True if what moved the head last, up to `cursor`, hid what was behind it.
-    fn is_branched(&self, session: i64, cursor: i64) -> Result<bool> {
+    fn is_branched(&self, session: SessionNum, cursor: LogCursor) -> Result<bool> {
         let kind: Option<String> = self
             .read
             .conn
@@ -103,7 +109,7 @@ impl HistoryQueries<'_> {
                    AND event.payload ->> '$.head' <> 'stay'
                  ORDER BY operation.done DESC LIMIT 1",
             )?
-            .query_row((session, cursor), |row| row.get(0))
+            .query_row((session, cursor.0), |row| row.get(0))
             .optional()?;
         Ok(kind.is_some_and(|kind| kind == OperationKind::Branch.as_str()))
     }

@@ -9,6 +9,7 @@ use super::reader::parse_id;
 use super::sync_stream::{SyncBody, SyncEvent};
 use crate::error::Result;
 use crate::read::feed::FeedQueries;
+use crate::row_num::SessionNum;
 
 impl FeedQueries<'_> {
     /// The events of a session numbered after `after` (-1 for all), at most `limit`, resolved.
@@ -50,14 +51,14 @@ impl FeedQueries<'_> {
         event: SyncEvent,
         memo: &mut FeedCache,
     ) -> Result<FeedEvent> {
-        let (owner, seq, entity): (i64, i64, i64) = self
+        let (owner, seq, entity): (SessionNum, i64, i64) = self
             .read
             .conn
             .prepare_cached("SELECT session, seq, entity FROM event WHERE cursor = ?1")?
             .query_row([event.cursor.0], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?;
         let body = match event.body {
             SyncBody::Session(image) => FeedBody::Session(Box::new(self.historical_session(
-                (owner, seq, event.cursor.0),
+                (owner, SessionSeq(seq), event.cursor),
                 *image,
                 memo,
             )?)),

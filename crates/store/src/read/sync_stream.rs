@@ -10,6 +10,7 @@ use turnstone_core::time::{EpochMillis, LogCursor};
 use super::load::{load_message, load_payload, part_from_payload, take_id};
 use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
+use crate::row_num::{MessageNum, PartNum, SessionNum};
 
 /// One event of the numbered stream.
 #[derive(Clone, Debug, PartialEq)]
@@ -88,7 +89,7 @@ impl SyncQueries<'_> {
                 file: "turnstone.db".into(),
                 reason: format!("nothing stands for number {} of {session}", slot.sync_seq),
             })?;
-            let body = self.body((session, num), (cursor, kind, entity), &mut names)?;
+            let body = self.body((session, num), (LogCursor(cursor), kind, entity), &mut names)?;
             events.push(SyncEvent {
                 sync_seq: slot.sync_seq,
                 cursor: LogCursor(slot.cursor),
@@ -102,7 +103,7 @@ impl SyncQueries<'_> {
     }
 
     /// Reads on behind the last wanted number until something stands for each.
-    fn slots(&self, session: i64, after: i64, limit: usize) -> Result<Vec<SyncSlot>> {
+    fn slots(&self, session: SessionNum, after: i64, limit: usize) -> Result<Vec<SyncSlot>> {
         let mut statement = self.read.conn.prepare_cached(SYNC_EVENTS)?;
         let mut rows = statement.query((session, after))?;
         let mut slots: Vec<SyncSlot> = Vec::new();
@@ -121,7 +122,7 @@ impl SyncQueries<'_> {
                 if slots.len() == limit {
                     break;
                 }
-                open.entry((EntityClass::Session, session)).or_default().push(slots.len());
+                open.entry((EntityClass::Session, session.0)).or_default().push(slots.len());
                 slots.push(SyncSlot { sync_seq: missing, cursor, time, served: None });
             }
             if slots.len() < limit {
@@ -142,32 +143,34 @@ impl SyncQueries<'_> {
 
     fn body(
         &self,
-        (session, owner): (&SessionId, i64),
-        (cursor, kind, entity): (i64, EventKind, i64),
-        names: &mut HashMap<i64, MessageId>,
+        (session, owner): (&SessionId, SessionNum),
+        (cursor, kind, entity): (LogCursor, EventKind, i64),
+        names: &mut HashMap<MessageNum, MessageId>,
     ) -> Result<SyncBody> {
         if kind == EventKind::SessionDeleted {
             return Ok(SyncBody::SessionDeleted);
         }
         if kind == EventKind::MessageUpdated {
-            let message = load_message(self.read.conn, self.read.blobs, session, cursor)?;
-            names.insert(entity, message.id.clone());
+            let message = load_message(self.read.conn, self.read.blobs, session, cursor.0)?;
+            names.insert(MessageNum(entity), message.id.clone());
             return Ok(SyncBody::Message(Box::new(message)));
         }
-        let mut value = load_payload(self.read.conn, self.read.blobs, cursor)?;
+        let mut value = load_payload(self.read.conn, self.read.blobs, cursor.0)?;
         if kind.class() == EntityClass::Session {
             return Ok(SyncBody::Session(Box::new(serde_json::from_value(value)?)));
         }
         if kind == EventKind::MessageRemoved {
             return Ok(SyncBody::MessageRemoved(parse_id(take_id(&mut value)?)?));
         }
-        let message = message_id(&self.read, owner, value["message"].as_i64(), names)?;
+        let message =
+            message_id(&self.read, owner, value["message"].as_i64().map(MessageNum), names)?;
         if kind == EventKind::PartRemoved {
             let part = parse_id(take_id(&mut value)?)?;
             return Ok(SyncBody::PartRemoved { message, part });
         }
         let len = value["text"]["len"].as_i64();
-        let part = part_from_payload(self.read.conn, (session, &message), entity, value, len)?;
+        let part =
+            part_from_payload(self.read.conn, (session, &message), PartNum(entity), value, len)?;
         Ok(SyncBody::Part(Box::new(part)))
     }
 
@@ -194,9 +197,9 @@ impl SyncQueries<'_> {
 /// The id of a message that exists or existed.
 pub(super) fn message_id(
     read: &ReadTx<'_>,
-    session: i64,
-    num: Option<i64>,
-    names: &mut HashMap<i64, MessageId>,
+    session: SessionNum,
+    num: Option<MessageNum>,
+    names: &mut HashMap<MessageNum, MessageId>,
 ) -> Result<MessageId> {
     let num = num.ok_or_else(|| StoreError::Internal("a part of no message".to_owned()))?;
     if let Some(id) = names.get(&num) {

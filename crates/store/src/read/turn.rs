@@ -1,6 +1,7 @@
 //! Queries on turns and on the lease of a session.
 
 use crate::read::reader::{ReadTx, parse_id};
+use crate::row_num::SessionNum;
 use turnstone_core::call_context::OwnerId;
 use turnstone_core::id::{MessageId, SessionId, TurnId};
 use turnstone_core::time::LogCursor;
@@ -66,7 +67,7 @@ impl TurnQueries<'_> {
     }
 
     /// The running turns of all sessions: session number, turn, owner.
-    pub(crate) fn running(&self) -> Result<Vec<(i64, String, Option<OwnerId>)>> {
+    pub(crate) fn running(&self) -> Result<Vec<(SessionNum, String, Option<OwnerId>)>> {
         let mut statement = self.read.conn.prepare_cached(
             "SELECT turn.session, turn.id, stream.owner FROM turn
              JOIN stream ON stream.session = turn.session

@@ -20,6 +20,7 @@ use super::list::{
 use super::load::{message_from_payload, part_from_payload};
 use super::reader::{ReadTx, parse_id};
 use crate::error::Result;
+use crate::row_num::{MessageNum, SessionNum};
 
 /// A page of messages as a JSON list of `{info, parts}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +97,7 @@ impl WireJsonQueries<'_> {
                     wire::write_session(&mut shown, json, usage_from_row::<5>(row)?)?;
                     Ok(SessionJson::Json(shown))
                 }
-                None => Ok(SessionJson::Row(Box::new(self.read.sessions().from_row(row)?))),
+                None => Ok(SessionJson::Row(Box::new(self.read.sessions().session_row(row)?))),
             }
         })?;
         Ok(sessions)
@@ -133,7 +134,11 @@ impl WireJsonQueries<'_> {
     }
 
     /// The number, the id and the shape of a message.
-    fn message(&self, session: &SessionId, row: &Row<'_>) -> Result<(i64, MessageId, String)> {
+    fn message(
+        &self,
+        session: &SessionId,
+        row: &Row<'_>,
+    ) -> Result<(MessageNum, MessageId, String)> {
         let num = row.get(0)?;
         let mut json = String::new();
         let Some(stored) = inline_entity(row, 2)? else {
@@ -150,8 +155,8 @@ impl WireJsonQueries<'_> {
     /// Puts the parts to their messages: one query, whatever their number.
     fn messages(
         &self,
-        (owner, session): (i64, &SessionId),
-        heads: &[(i64, MessageId, String)],
+        (owner, session): (SessionNum, &SessionId),
+        heads: &[(MessageNum, MessageId, String)],
         view: PartRenderer<'_>,
     ) -> Result<String> {
         let mut json = String::from("[");
@@ -167,10 +172,10 @@ impl WireJsonQueries<'_> {
             json.push_str(",\"parts\":[");
             let begin = json.len();
             while let Some(part) = row {
-                if part.get::<_, i64>(1)? > *num {
+                if part.get::<_, MessageNum>(1)? > *num {
                     break;
                 }
-                if part.get::<_, i64>(1)? == *num {
+                if part.get::<_, MessageNum>(1)? == *num {
                     if json.len() > begin {
                         json.push(',');
                     }

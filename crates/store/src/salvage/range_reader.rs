@@ -1,6 +1,7 @@
 //! Reading around damage: rows in ranges of row numbers, halved where a page cannot be read.
 
 use std::collections::VecDeque;
+use std::ops::RangeInclusive;
 
 use rusqlite::{Connection, Row};
 
@@ -40,7 +41,7 @@ pub(super) fn read_table(
     let mut ranges = VecDeque::from([(0, highest_rowid(conn, table))]);
     let mut failures = 0;
     while let Some((low, high)) = ranges.pop_front() {
-        let Some(next) = read_range(conn, table, (low, high), &mut tally, each)? else {
+        let Some(next) = read_range(conn, table, low..=high, &mut tally, each)? else {
             continue;
         };
         failures += 1;
@@ -61,10 +62,11 @@ pub(super) fn read_table(
 fn read_range(
     conn: &Connection,
     table: &SalvageTable,
-    (low, high): (i64, i64),
+    range: RangeInclusive<i64>,
     tally: &mut TableSalvageCounts,
     each: &mut dyn FnMut(&Row<'_>) -> Result<RowVerdict>,
 ) -> Result<Option<i64>> {
+    let (low, high) = range.into_inner();
     let mut next = low;
     let Ok(mut statement) = conn.prepare_cached(table.rows) else {
         return Ok(Some(next));

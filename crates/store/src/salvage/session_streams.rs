@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use rusqlite::{OptionalExtension, params};
 use turnstone_core::event::EventKind;
+use turnstone_core::time::SessionSeq;
 
 use super::range_reader::{self, RowVerdict, SalvageTable};
 use super::{DamagedSession, SalvageRun, TableSalvageCounts};
@@ -254,7 +255,8 @@ pub(super) fn fill_gaps(work: &mut SalvageRun<'_>) -> Result<()> {
         let places = stream_rows(work, *session)?;
         find_gaps(*session, stream, &places, &mut holes);
         let told: Option<i64> = places.iter().filter_map(|p| p.sync).max();
-        let (seq, sync) = stream.end_seqs(places.last().map_or(0, |p| p.seq), told.unwrap_or(-1));
+        let (seq, sync) =
+            stream.end_seqs(SessionSeq(places.last().map_or(0, |p| p.seq)), told.unwrap_or(-1));
         work.out
             .prepare_cached("UPDATE stream SET seq = ?2, sync_seq = ?3 WHERE session = ?1")?
             .execute((session, seq, sync))?;
@@ -268,7 +270,7 @@ pub(super) fn fill_gaps(work: &mut SalvageRun<'_>) -> Result<()> {
 
 impl SalvagedStream {
     /// Where the stream ends: further than its last event if that is what the file says.
-    fn end_seqs(&mut self, last: i64, sync: i64) -> (i64, i64) {
+    fn end_seqs(&mut self, SessionSeq(last): SessionSeq, sync: i64) -> (i64, i64) {
         let plausible =
             |l: &&ListedStream| (0..=PLAUSIBLE_END).contains(&l.seq.saturating_sub(last));
         let Some(listed) = self.listed.as_ref().filter(plausible) else {
@@ -342,7 +344,7 @@ fn find_gaps(
         }
         (seq, cursor, sync) = (place.seq, place.cursor, place.sync.unwrap_or(sync));
     }
-    let (end, end_sync) = stream.end_seqs(seq, sync);
+    let (end, end_sync) = stream.end_seqs(SessionSeq(seq), sync);
     if end > seq {
         let lost = (end_sync > sync).then_some(end_sync);
         let between = (cursor, i64::MAX);

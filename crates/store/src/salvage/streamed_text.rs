@@ -8,6 +8,7 @@ use super::range_reader::{self, RowVerdict, SalvageTable};
 use crate::blob::BlobHash;
 use crate::checksum;
 use crate::error::Result;
+use crate::row_num::PartNum;
 
 const CHUNKS: SalvageTable = SalvageTable {
     name: "chunk",
@@ -28,7 +29,7 @@ pub(super) fn salvage_chunks(work: &mut SalvageRun<'_>) -> Result<()> {
             return Ok(RowVerdict::Damaged);
         };
         let expected =
-            checksum::extend_checksum(checksum::empty_chunk_checksum(part, start), &text);
+            checksum::extend_checksum(checksum::empty_chunk_checksum(PartNum(part), start), &text);
         if stored.is_some_and(|sum| sum != expected) {
             return Ok(RowVerdict::Damaged);
         }

@@ -2,7 +2,7 @@
 
 use rusqlite::OptionalExtension;
 use turnstone_core::id::{MessageId, PartId, SessionId};
-use turnstone_core::time::EpochMillis;
+use turnstone_core::time::{EpochMillis, LogCursor};
 
 use super::index_plan::{load_part_body, skip_unreadable};
 use super::query_parser::Phrase;
@@ -10,6 +10,7 @@ use super::searchable_text::{self, SearchKind};
 use super::snippet::{self, Snippet};
 use crate::error::{Result, StoreError};
 use crate::read::{ReadTx, parse_stored};
+use crate::row_num::PartNum;
 
 /// One part or title that matches.
 #[derive(Clone, Debug, PartialEq)]
@@ -77,9 +78,16 @@ pub(super) fn load_hit(
     let Some(row) = row else { return Ok(None) };
     let text = match row.image {
         Some(image) => {
-            let body = load_part_body(reader.conn, reader.blobs, num, image, row.text_len);
-            let text =
-                skip_unreadable(num, body)?.as_ref().and_then(searchable_text::searchable_text);
+            let body = load_part_body(
+                reader.conn,
+                reader.blobs,
+                PartNum(num),
+                LogCursor(image),
+                row.text_len,
+            );
+            let text = skip_unreadable(PartNum(num), body)?
+                .as_ref()
+                .and_then(searchable_text::searchable_text);
             text.map_or_else(String::new, |(_, text)| text)
         }
         None => searchable_text::searchable_title(&row.title),

@@ -10,12 +10,14 @@ use rusqlite::{Connection, OptionalExtension};
 use serde_json::Value;
 use turnstone_core::event::EventKind;
 use turnstone_core::model::PartBody;
+use turnstone_core::time::LogCursor;
 
 use super::searchable_text::{self, SearchKind};
 use super::tokenizer::camel_words;
 use crate::blob::{BlobDir, BlobHash};
 use crate::error::{Result, StoreError};
 use crate::read::{load_part_text, load_payload};
+use crate::row_num::{DocumentNum, MessageNum, PartNum, SessionNum};
 
 /// Events looked at in one go.
 pub(super) const WINDOW_EVENTS: i64 = 4000;
@@ -96,19 +98,19 @@ pub(super) enum IndexAction {
     /// The image changed, what is searched of it did not.
     UpdateImage {
         /// The document.
-        num: i64,
+        num: DocumentNum,
         /// The new image.
         image: i64,
     },
     /// Remove the document of this number.
-    Drop(i64),
+    Drop(DocumentNum),
 }
 
 /// A document of the index: one part, or the title of one session.
 pub(super) struct SearchDocument {
-    pub(super) num: i64,
-    pub(super) session: i64,
-    pub(super) message: Option<i64>,
+    pub(super) num: DocumentNum,
+    pub(super) session: SessionNum,
+    pub(super) message: Option<MessageNum>,
     pub(super) kind: SearchKind,
     pub(super) image: i64,
     pub(super) digest: i64,
@@ -175,7 +177,7 @@ pub(super) fn plan_next(
         room,
         seen: HashSet::new(),
     };
-    let to = plan.plan_events(from, to)?;
+    let to = plan.plan_events(LogCursor(from), LogCursor(to))?;
     Ok(NextIndexAction::Batch(IndexBatch { stored, to, steps: plan.steps }))
 }
 
@@ -185,7 +187,7 @@ struct IndexPlanner<'a> {
     steps: Vec<IndexStep>,
     cost: IndexCost,
     room: u64,
-    seen: HashSet<i64>,
+    seen: HashSet<DocumentNum>,
 }
 
 /// What the index knows of a document.
@@ -193,7 +195,7 @@ type IndexedImage = (Option<i64>, Option<i64>);
 
 impl IndexPlanner<'_> {
     /// Plans the events after `from` up to `to`; returns where the plan ends.
-    fn plan_events(&mut self, from: i64, to: i64) -> Result<i64> {
+    fn plan_events(&mut self, LogCursor(from): LogCursor, LogCursor(to): LogCursor) -> Result<i64> {
         let mut statement = self.conn.prepare_cached(
             "SELECT cursor, kind, entity, session FROM event WHERE cursor > ?1 AND cursor <= ?2
              ORDER BY cursor",
@@ -209,15 +211,16 @@ impl IndexPlanner<'_> {
             };
             let entity: i64 = row.get(2)?;
             let whole = if matches!(kind, EventKind::PartUpdated | EventKind::PartRemoved) {
-                self.plan_part(cursor, entity)?;
+                self.plan_part(cursor, PartNum(entity))?;
                 true
             } else if matches!(kind, EventKind::SessionCreated | EventKind::SessionUpdated) {
-                self.plan_title(cursor, entity)?;
+                self.plan_title(cursor, SessionNum(entity))?;
                 true
             } else if kind == EventKind::MessageRemoved {
-                self.plan_drop_all(cursor, row.get(3)?, Some(entity))?
+                self.plan_drop_all(cursor, row.get(3)?, Some(MessageNum(entity)))?
             } else {
-                kind != EventKind::SessionDeleted || self.plan_drop_all(cursor, entity, None)?
+                kind != EventKind::SessionDeleted
+                    || self.plan_drop_all(cursor, SessionNum(entity), None)?
             };
             if !whole {
                 return Ok(cursor - 1);
@@ -236,7 +239,12 @@ impl IndexPlanner<'_> {
     }
 
     /// Drops what the index has of a session, or of one of its messages; false if there is more.
-    fn plan_drop_all(&mut self, cursor: i64, session: i64, message: Option<i64>) -> Result<bool> {
+    fn plan_drop_all(
+        &mut self,
+        cursor: i64,
+        session: SessionNum,
+        message: Option<MessageNum>,
+    ) -> Result<bool> {
         let mut statement = self.conn.prepare_cached(match message {
             Some(_) => "SELECT num FROM search_doc WHERE session = ?1 AND message = ?2",
             None => "SELECT num FROM search_doc WHERE session = ?1 AND ?2 IS NULL",
@@ -254,8 +262,9 @@ impl IndexPlanner<'_> {
         Ok(true)
     }
 
-    fn plan_title(&mut self, cursor: i64, session: i64) -> Result<()> {
-        if !self.seen.insert(session) {
+    fn plan_title(&mut self, cursor: i64, session: SessionNum) -> Result<()> {
+        let num = DocumentNum(session.0);
+        if !self.seen.insert(num) {
             return Ok(());
         }
         let row: Option<(String, i64, IndexedImage)> = self
@@ -268,18 +277,19 @@ impl IndexPlanner<'_> {
             .query_row([session], |row| Ok((row.get(0)?, row.get(1)?, (row.get(2)?, row.get(3)?))))
             .optional()?;
         let Some((title, image, known)) = row else {
-            return self.plan_drop(cursor, session);
+            return self.plan_drop(cursor, num);
         };
         if known.0 == Some(image) {
             return Ok(());
         }
         let text = searchable_text::searchable_title(&title);
         let text = (!text.is_empty()).then_some((SearchKind::Title, text));
-        self.plan_put(cursor, (session, session, None, image), text, known)
+        self.plan_put(LogCursor(cursor), (num, session, None, image), text, known)
     }
 
-    fn plan_part(&mut self, cursor: i64, part: i64) -> Result<()> {
-        if !self.seen.insert(part) {
+    fn plan_part(&mut self, cursor: i64, part: PartNum) -> Result<()> {
+        let num = DocumentNum(part.0);
+        if !self.seen.insert(num) {
             return Ok(());
         }
         let row: Option<(SearchPartRow, IndexedImage)> = self
@@ -299,25 +309,25 @@ impl IndexPlanner<'_> {
                     .as_ref()
                     .and_then(searchable_text::searchable_text);
                 self.plan_put(
-                    cursor,
-                    (part, row.session, Some(row.message), row.image),
+                    LogCursor(cursor),
+                    (num, row.session, Some(row.message), row.image),
                     text,
                     known,
                 )
             }
-            Some((_, (Some(_), _))) | None => self.plan_drop(cursor, part),
+            Some((_, (Some(_), _))) | None => self.plan_drop(cursor, num),
             Some(_) => Ok(()),
         }
     }
 
-    fn load_body(&self, part: i64, row: &SearchPartRow) -> Result<PartBody> {
-        load_part_body(self.conn, self.blobs, part, row.image, row.text_len)
+    fn load_body(&self, part: PartNum, row: &SearchPartRow) -> Result<PartBody> {
+        load_part_body(self.conn, self.blobs, part, LogCursor(row.image), row.text_len)
     }
 
     fn plan_put(
         &mut self,
-        cursor: i64,
-        (num, session, message, image): (i64, i64, Option<i64>, i64),
+        LogCursor(cursor): LogCursor,
+        (num, session, message, image): (DocumentNum, SessionNum, Option<MessageNum>, i64),
         text: Option<(SearchKind, String)>,
         known: IndexedImage,
     ) -> Result<()> {
@@ -337,7 +347,7 @@ impl IndexPlanner<'_> {
         Ok(())
     }
 
-    fn plan_drop(&mut self, cursor: i64, num: i64) -> Result<()> {
+    fn plan_drop(&mut self, cursor: i64, num: DocumentNum) -> Result<()> {
         if self.conn.prepare_cached("SELECT 1 FROM search_doc WHERE num = ?1")?.exists([num])? {
             self.push(cursor, IndexAction::Drop(num));
         }
@@ -346,8 +356,8 @@ impl IndexPlanner<'_> {
 }
 
 struct SearchPartRow {
-    session: i64,
-    message: i64,
+    session: SessionNum,
+    message: MessageNum,
     sealed: bool,
     image: i64,
     text_len: Option<i64>,
@@ -371,8 +381,8 @@ impl SearchPartRow {
 pub(super) fn load_part_body(
     conn: &Connection,
     blobs: &BlobDir,
-    part: i64,
-    image: i64,
+    part: PartNum,
+    LogCursor(image): LogCursor,
     text_len: Option<i64>,
 ) -> Result<PartBody> {
     let mut data = load_payload(conn, blobs, image)?["data"].take();
@@ -383,11 +393,11 @@ pub(super) fn load_part_body(
 }
 
 /// A part that cannot be read is not searched; it must not stop the rest from being so.
-pub(super) fn skip_unreadable(part: i64, body: Result<PartBody>) -> Result<Option<PartBody>> {
+pub(super) fn skip_unreadable(part: PartNum, body: Result<PartBody>) -> Result<Option<PartBody>> {
     match body {
         Ok(body) => Ok(Some(body)),
         Err(error @ (StoreError::Corrupt { .. } | StoreError::Internal(_) | StoreError::Io(_))) => {
-            tracing::warn!(part, %error, "a part that cannot be read is not searched");
+            tracing::warn!(part = part.0, %error, "a part that cannot be read is not searched");
             Ok(None)
         }
         Err(error) => Err(error),

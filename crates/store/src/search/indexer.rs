@@ -10,6 +10,7 @@ use super::index_plan::{
 use super::query_parser::scope_terms;
 use super::segment_merge::{self, MergeStepSize, SegmentMergeOutcome};
 use crate::error::{Result, StoreError};
+use crate::row_num::DocumentNum;
 use crate::store::Store;
 use crate::tx::Tx;
 
@@ -220,7 +221,7 @@ fn save_position(tx: &Tx<'_>, cursor: i64, resync: bool) -> Result<()> {
 pub(super) fn apply_action(tx: &Tx<'_>, action: &IndexAction) -> Result<()> {
     match action {
         IndexAction::Put(doc) => {
-            remove_document(tx, doc.num)?;
+            remove_document(tx, DocumentNum(doc.num.0))?;
             insert_document(tx, doc)
         }
         IndexAction::UpdateImage { num, image } => {
@@ -247,7 +248,7 @@ fn insert_document(tx: &Tx<'_>, doc: &SearchDocument) -> Result<()> {
     Ok(())
 }
 
-fn remove_document(tx: &Tx<'_>, num: i64) -> Result<()> {
+fn remove_document(tx: &Tx<'_>, num: DocumentNum) -> Result<()> {
     let known =
         tx.conn.prepare_cached("DELETE FROM search_doc WHERE num = ?1")?.execute([num])? > 0;
     if known {

@@ -5,6 +5,7 @@
 
 use super::tokenizer::{fold_word, words};
 use crate::error::{Result, StoreError};
+use crate::row_num::SessionNum;
 
 /// The longest query, in bytes.
 const MAX_QUERY: usize = 4096;
@@ -66,7 +67,11 @@ fn parse_phrase(text: &str, prefix: bool) -> Option<Phrase> {
 }
 
 /// The query as an FTS5 expression, narrowed to one session and to kinds.
-pub(super) fn fts_expression(phrases: &[Phrase], session: Option<i64>, kinds: &[i64]) -> String {
+pub(super) fn fts_expression(
+    phrases: &[Phrase],
+    session: Option<SessionNum>,
+    kinds: &[i64],
+) -> String {
     let list: Vec<String> = phrases
         .iter()
         .map(|phrase| {
@@ -89,7 +94,7 @@ fn quoted(text: &str) -> String {
     format!("\"{}\"", text.replace('"', "\"\""))
 }
 
-fn session_term(session: i64) -> String {
+fn session_term(session: SessionNum) -> String {
     format!("s{session}")
 }
 
@@ -98,7 +103,7 @@ fn kind_term(kind: i64) -> String {
 }
 
 /// The words by which the index narrows to a session and a kind.
-pub(super) fn scope_terms(session: i64, kind: i64) -> String {
+pub(super) fn scope_terms(session: SessionNum, kind: i64) -> String {
     format!("{} {}", session_term(session), kind_term(kind))
 }
 
@@ -118,7 +123,7 @@ mod tests {
         assert_eq!(expr(r#""to be"*"#), r#"{body camel} : ("to be" *)"#);
         let phrases = parse_query("x").expect("a query");
         assert_eq!(
-            fts_expression(&phrases, Some(7), &[1, 2]),
+            fts_expression(&phrases, Some(SessionNum(7)), &[1, 2]),
             r#"{body camel} : ("x") AND scope : "s7" AND scope : ("k1" OR "k2")"#
         );
     }

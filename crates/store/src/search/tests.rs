@@ -13,6 +13,7 @@ use super::{SearchPage, SearchQuery};
 use crate::data_layout::DataLayout;
 use crate::error::Result;
 use crate::payload::PreparedPayload;
+use crate::row_num::{DocumentNum, MessageNum, SessionNum};
 use crate::store::{Options, Store};
 use crate::tx::{EventDraft, Tx};
 
@@ -121,9 +122,9 @@ fn a_batch_costs_no_more_than_estimated() {
         let camel = super::tokenizer::camel_words(&body, 64 * 1024);
         let bytes = body.len() + camel.len();
         let doc = SearchDocument {
-            num: 1000 + num as i64,
-            session: 2,
-            message: Some(3),
+            num: DocumentNum(1000 + num as i64),
+            session: SessionNum(2),
+            message: Some(MessageNum(3)),
             kind: SearchKind::Text,
             image: 4,
             digest: 5,
@@ -219,7 +220,7 @@ fn deleted_session_is_hidden_at_once_and_unindexed_in_steps() {
         let num = tx.session_num(&id)?;
         let payload = PreparedPayload::new(&json!({"id": id}))?;
         let draft =
-            EventDraft::new(Some(num), EventKind::SessionDeleted, Some(num)).payload(payload);
+            EventDraft::new(Some(num), EventKind::SessionDeleted, Some(num.0)).payload(payload);
         tx.append(&draft)
     });
     let hidden = case.store.read(&case.ctx, |r| {

@@ -15,6 +15,7 @@ mod machine_paths;
 mod method_counts;
 mod repository_files;
 mod required_documents;
+mod row_numbers;
 mod rule_citations;
 mod rust_tokens;
 mod server_boundary;
