@@ -2,7 +2,7 @@
 _default:
     @just --list --unsorted
 
-# Everything a change must pass: the command of the README
+# Run everything a change must pass: the command of the README
 check:
     scripts/test
 
@@ -30,6 +30,6 @@ interop *args:
 bench *args:
     cargo run --release -p turnstone-bench -- {{ args }}
 
-# Check the rules of the repository that the compiler does not know
+# Check the rules of the repository that the compiler does not check
 tidy:
     cargo nextest run -p turnstone-testkit --test tidy

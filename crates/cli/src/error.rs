@@ -268,6 +268,10 @@ fn hint_for_engine_error(error: &EngineError) -> Option<String> {
         }
         EngineError::NothingToRedo(_) => "`turnstone log` shows what has been undone and redone",
         EngineError::NoTurn { .. } => "`turnstone log` lists the turns",
+        EngineError::NoPoint { .. } => {
+            "`turnstone checkpoint list` lists the checkpoints, `turnstone log --all` turns and \
+             operations"
+        }
         EngineError::RootGone { .. }
         | EngineError::DirectoryGone { .. }
         | EngineError::ProjectGone { .. } => {

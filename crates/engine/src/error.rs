@@ -32,7 +32,7 @@ pub enum EngineError {
     Snapshot(#[from] SnapshotError),
     /// The directory a session belongs to is not there any more.
     #[error(
-        "the directory {path} of session {session} is gone; `project relink` tells where it is"
+        "the directory {path} of session {session} no longer exists; `project relink` sets its new location"
     )]
     RootGone {
         /// The session.
@@ -41,14 +41,14 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// The directory whose files were changed is not there any more, and nobody said where it went.
-    #[error("the directory {path} is gone; `project relink` tells where it is")]
+    #[error("the directory {path} no longer exists; `project relink` sets its new location")]
     DirectoryGone {
         /// The directory.
         path: PathBuf,
     },
     /// No directory of a project is there any more.
     #[error(
-        "the directory {path} of project {project} is gone; `project relink` tells where it is"
+        "the directory {path} of project {project} no longer exists; `project relink` sets its new location"
     )]
     ProjectGone {
         /// The project.
@@ -57,7 +57,7 @@ pub enum EngineError {
         path: PathBuf,
     },
     /// There is no such project, or it was removed.
-    #[error("there is no project {0}")]
+    #[error("no project {0}")]
     NoProject(ProjectId),
     /// There is no turn before the head.
     #[error("session {0} has nothing left to undo")]
@@ -74,7 +74,7 @@ pub enum EngineError {
         turn: TurnId,
     },
     /// What the turn did can no longer be taken back or brought back: its bytes made room (R13).
-    #[error("the undo of turn {turn} of session {session} expired ({})", at.0)]
+    #[error("the undo data of turn {turn} of session {session} expired on {}", at.iso8601())]
     UndoExpired {
         /// The session.
         session: SessionId,
@@ -84,7 +84,7 @@ pub enum EngineError {
         at: EpochMillis,
     },
     /// What an operation displaced made room, so what it took cannot be brought back exactly (R14).
-    #[error("what operation {operation} displaced expired ({})", at.0)]
+    #[error("the data to reverse operation {operation} expired on {}", at.iso8601())]
     GuardExpired {
         /// The operation.
         operation: OperationId,
@@ -92,10 +92,10 @@ pub enum EngineError {
         at: EpochMillis,
     },
     /// What an undo would need does not fit, and nothing more may expire (R13).
-    #[error("there is no room for what undo needs: {0}")]
+    #[error("not enough space for undo data: {0}")]
     OverBudget(OverBudget),
     /// A session never was at the point that was asked for.
-    #[error("session {session} has no point {point}")]
+    #[error("session {session} has no checkpoint, turn or operation {point}")]
     NoPoint {
         /// The session.
         session: SessionId,
@@ -106,11 +106,11 @@ pub enum EngineError {
     #[error(transparent)]
     Fork(#[from] ForkError),
     /// A plan no longer fits: something happened since it was made. Make it anew.
-    #[error("operation {0} was planned before something else happened in the session")]
+    #[error("the session has changed since operation {0} was planned")]
     StalePlan(OperationId),
     /// The ledger has an operation whose plan or report makes no sense: what it did is not known,
     /// so nothing that depends on it is done.
-    #[error("operation {operation} is stored in a form that cannot be read")]
+    #[error("the stored form of operation {operation} is invalid")]
     UnreadableOperation {
         /// The operation.
         operation: OperationId,
@@ -118,7 +118,7 @@ pub enum EngineError {
         source: serde_json::Error,
     },
     /// A change set names a capture by something that is no name.
-    #[error("change set {change} names a capture in a form that cannot be read")]
+    #[error("change set {change} refers to a capture with an invalid name")]
     UnreadableCaptureId {
         /// The change set.
         change: ChangeId,
@@ -126,7 +126,7 @@ pub enum EngineError {
         source: OidError,
     },
     /// The processes of a call are written down in a form that cannot be read: they may still run.
-    #[error("the processes of call {part} are stored in a form that cannot be read")]
+    #[error("the stored processes of call {part} are invalid")]
     UnreadableProcessGroup {
         /// The call.
         part: PartId,
@@ -152,7 +152,7 @@ pub enum EngineError {
     },
     /// Somebody has to allow it first (R37). Until they have answered nothing is done; the same call
     /// again is told what they said.
-    #[error("{} has to be allowed first; {request} asks for it", gate.as_str())]
+    #[error("{} needs approval: request {request} is pending", gate.as_str())]
     PermissionPending {
         /// What is wanted.
         gate: GatedOperation,
@@ -182,6 +182,6 @@ pub enum EngineError {
     #[error(transparent)]
     ProcessGroup(#[from] ProcessGroupError),
     /// The disk or the system said no.
-    #[error("the system refused")]
+    #[error("a system call failed")]
     Io(#[from] io::Error),
 }

@@ -63,7 +63,7 @@ pub enum AttachError {
     #[error("the supervisor died, and its command may still run")]
     MayStillRun(#[source] ProcessGroupError),
     /// Waiting itself failed; the group is being ended.
-    #[error("could not attend to the command")]
+    #[error("cannot supervise the command")]
     Io(#[from] io::Error),
 }
 

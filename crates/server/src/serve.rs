@@ -40,16 +40,16 @@ pub enum ServeError {
         source: io::Error,
     },
     /// Without a password only this machine may be listened to.
-    #[error("{0} can be reached from elsewhere: a password is needed to listen there")]
+    #[error("a password is required to listen on {0}, which other machines can reach")]
     Unprotected(SocketAddr),
     /// Without a password, a peer that cannot be identified could be any user of this machine.
-    #[error("this system does not tell which user connects: a password is needed")]
+    #[error("a password is required: this system cannot identify the users that connect")]
     PeersUnknown(#[source] io::Error),
     /// The Unix socket that was asked for cannot be had.
     #[error(transparent)]
     Socket(#[from] UnixSocketError),
     /// The system refused.
-    #[error("the server cannot go on")]
+    #[error("the server failed")]
     Io(#[from] io::Error),
 }
 

@@ -42,7 +42,7 @@ pub enum CaptureError {
     #[error(transparent)]
     OverBudget(#[from] OverBudget),
     /// The disk has less free space than must stay (R13).
-    #[error("only {free} bytes are free on the disk of the store; {floor} must stay free")]
+    #[error("only {free} bytes are free on the disk of the store; {floor} must remain free")]
     BelowFloor {
         /// Bytes that are free.
         free: u64,
@@ -52,7 +52,7 @@ pub enum CaptureError {
         needed: u64,
     },
     /// The disk is full, or the user's share of it.
-    #[error("there is no space left for the capture")]
+    #[error("no space left for the capture")]
     NoSpace(#[source] io::Error),
     /// The root could not be listed, or the store not be written.
     #[error("the worktree could not be captured")]

@@ -21,7 +21,7 @@ pub enum StoreOpenError {
     #[error(transparent)]
     Root(#[from] RootError),
     /// Another process keeps the store (R11): ask it, or wait until it ends.
-    #[error("the snapshot store is kept by another process ({0})")]
+    #[error("the snapshot store is in use by another process ({0})")]
     Locked(String),
     /// The store directory cannot be read or written.
     #[error("the snapshot store could not be opened")]

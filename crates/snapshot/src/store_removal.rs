@@ -22,7 +22,7 @@ pub enum RemovalError {
     #[error("{0} is not a snapshot store")]
     NotAStore(PathBuf),
     /// A process keeps the store (R11).
-    #[error("the snapshot store is kept by another process ({0})")]
+    #[error("the snapshot store is in use by another process ({0})")]
     Locked(String),
     /// The disk said no.
     #[error("the snapshot store could not be removed")]

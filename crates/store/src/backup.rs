@@ -35,7 +35,7 @@ pub struct BackupReport {
 pub(crate) fn back_up(store: &Store, ctx: &Context, target: &Path) -> Result<BackupReport> {
     let taken = target.exists() && (!target.is_dir() || fs_err::read_dir(target)?.next().is_some());
     if taken {
-        return Err(StoreError::Invalid(format!("{} exists already", target.display())));
+        return Err(StoreError::Invalid(format!("{} already exists", target.display())));
     }
     let parent = match target.parent() {
         Some(parent) if !parent.as_os_str().is_empty() => parent,
@@ -107,7 +107,7 @@ fn copy_store_to(store: &Store, ctx: &Context, layout: &DataLayout) -> Result<Ba
 /// A half-made copy is removed.
 pub(crate) fn write_database_copy(conn: &Connection, target: &Path) -> Result<()> {
     if target.exists() {
-        return Err(StoreError::Invalid(format!("{} exists already", target.display())));
+        return Err(StoreError::Invalid(format!("{} already exists", target.display())));
     }
     let made = copy_database(conn, target)
         .and_then(|()| check_integrity(target))

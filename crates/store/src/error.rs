@@ -51,7 +51,7 @@ pub enum StoreError {
         owner: String,
     },
     /// The id is taken by something that differs from what was sent.
-    #[error("{kind} {id} exists already and differs")]
+    #[error("{kind} {id} already exists and differs")]
     Conflict {
         /// What kind of thing.
         kind: &'static str,
@@ -62,7 +62,7 @@ pub enum StoreError {
     #[error("session {0} was deleted")]
     Deleted(SessionId),
     /// The session has moved on since the caller looked.
-    #[error("session {session} stands at {current}, not at {expected}")]
+    #[error("session {session} is at event {current}, not at {expected}")]
     Stale {
         /// The session.
         session: SessionId,
@@ -119,7 +119,7 @@ pub enum StoreError {
         file: PathBuf,
     },
     /// A write to disk failed; the store takes no more writes until it is opened again.
-    #[error("a write to {} failed ({reason}); nothing more is written until it is opened again", file.display())]
+    #[error("a write to {} failed ({reason}); no more writes until it is reopened", file.display())]
     Poisoned {
         /// The database.
         file: PathBuf,
@@ -304,7 +304,7 @@ pub enum DatabaseOpenError {
         path: PathBuf,
     },
     /// A setting that durability depends on did not take.
-    #[error("{} does not keep {pragma}={wanted} (it says {found})", path.display())]
+    #[error("{} does not keep {pragma}={wanted} (found {found})", path.display())]
     Setting {
         /// The file.
         path: PathBuf,
@@ -340,10 +340,10 @@ pub enum DatabaseOpenError {
         path: PathBuf,
     },
     /// Recovery of what a dead process left failed.
-    #[error("could not recover what an earlier process left")]
+    #[error("cannot recover the work of an earlier process")]
     Recovery(#[source] StoreError),
     /// A rebuild that was cut off could not be finished; the log is as it was.
-    #[error("could not finish making the tables anew from the log")]
+    #[error("cannot finish rebuilding the tables from the log")]
     Rebuild(#[source] StoreError),
     /// SQLite refused for another reason.
     #[error("cannot open {}: {reason}", path.display())]
@@ -360,18 +360,22 @@ impl DatabaseOpenError {
     #[must_use]
     pub fn remedy(&self) -> &'static str {
         match self {
-            Self::Directory { .. } => "choose another place with --data DIR or TURNSTONE_DATA",
-            Self::ReadOnly { .. } => "make it writable for this user, or choose --data DIR",
-            Self::Network { .. } => "put the data on a local disk with --data DIR",
+            Self::Directory { .. } => {
+                "choose another directory with `--data DIR` or TURNSTONE_DATA"
+            }
+            Self::ReadOnly { .. } => {
+                "make it writable, or choose another directory with `--data DIR`"
+            }
+            Self::Network { .. } => "put the data on a local disk with `--data DIR`",
             Self::Foreign { .. } => "to read OpenCode's database, use `turnstone import FILE`",
             Self::Corrupt { .. } => {
-                "run `turnstone doctor --salvage DIR`; the damaged file is kept as it is"
+                "run `turnstone doctor --salvage DIR`; the damaged file is not changed"
             }
-            Self::Full { .. } => "free some space and try again; nothing acknowledged is lost",
-            Self::Setting { .. } => "put the data on a local disk with --data DIR",
-            Self::Backup { .. } => "free some space or make backup/ writable, then try again",
-            Self::Migration { .. } => "the backup in backup/ holds the file as it was",
-            Self::Locked { .. } => "end the other process or wait for it",
+            Self::Full { .. } => "free some disk space and try again; no recorded data is lost",
+            Self::Setting { .. } => "put the data on a local disk with `--data DIR`",
+            Self::Backup { .. } => "free some disk space or make backup/ writable, then try again",
+            Self::Migration { .. } => "the previous file is in backup/",
+            Self::Locked { .. } => "wait for the other process, or end it",
             Self::Rebuild(_) => "run `turnstone doctor`; `--salvage DIR` copies what can be read",
             Self::Recovery(_) | Self::Database { .. } => "run `turnstone doctor`",
         }

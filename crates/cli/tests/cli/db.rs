@@ -48,7 +48,7 @@ fn backup_works_as_data_directory() {
     assert_eq!(listed(&["--data", "../copy"]), listed(&[]));
     let taken = case.run(&["db", "backup", "../copy"]);
     assert_eq!((taken.code, taken.out.as_str()), (1, ""));
-    assert_eq!(taken.err, "error: ../copy exists already\n");
+    assert_eq!(taken.err, "error: ../copy already exists\n");
     let usual = case.run_json(&["db", "backup"]);
     assert!(usual["path"].as_str().is_some_and(|path| path.contains("/data/backup/2")), "{usual}");
     assert_eq!(usual["missing"], serde_json::json!([]));

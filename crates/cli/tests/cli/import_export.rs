@@ -56,7 +56,7 @@ fn invalid_import_source_is_refused_with_a_hint() {
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert_snapshot!(ran.err, @r"
     error: /does/not/exist does not exist
-    hint: name OpenCode's data directory (usually ~/.local/share/opencode), its opencode.db, its storage/ directory, an export file, or - for standard input
+    hint: give OpenCode's data directory (usually ~/.local/share/opencode), its opencode.db, its storage/ directory, an export file, or - for standard input
     ");
     fs_err::write(case.path("p/notes.txt"), "just words").expect("written");
     assert_eq!(case.run(&["import", "notes.txt"]).code, 1);

@@ -179,7 +179,7 @@ fn unusable_data_directory_is_refused_with_a_hint() {
     assert_eq!((ran.code, ran.out.as_str()), (1, ""));
     assert!(ran.err.starts_with("error: the data directory ~/p/../file"), "{}", ran.err);
     assert!(
-        ran.err.ends_with("hint: choose another place with --data DIR or TURNSTONE_DATA\n"),
+        ran.err.ends_with("hint: choose another directory with `--data DIR` or TURNSTONE_DATA\n"),
         "{}",
         ran.err
     );

@@ -51,7 +51,7 @@ fn worktree_is_created_listed_and_removed_with_force() {
     fs_err::write(directory.join("new"), "only here").expect("written");
     let ran = run_program(&case, &["worktree", "remove", "try-it"]);
     assert_eq!(ran.code, 1, "{ran:?}");
-    assert!(ran.err.contains("1 uncommitted paths") && ran.err.contains("--force"), "{}", ran.err);
+    assert!(ran.err.contains("1 uncommitted file") && ran.err.contains("--force"), "{}", ran.err);
     let ran = run_program(&case, &["worktree", "remove", "."]);
     assert_eq!(ran.code, 1, "{ran:?}");
     assert!(case.path("p/f").exists());

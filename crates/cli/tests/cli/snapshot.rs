@@ -241,7 +241,7 @@ fn snapshot_errors_have_hints() {
         code_and_message(case.run(&["snapshot", "list"])),
         (
             1,
-            "error: nothing of ~/p has been captured yet\n\
+            "error: no captures of ~/p yet\n\
              hint: create the first capture with `turnstone snapshot track`\n"
                 .to_owned()
         )
@@ -253,7 +253,7 @@ fn snapshot_errors_have_hints() {
         code_and_message(case.run(&["snapshot", "show", "beef"])),
         (
             1,
-            "error: no capture of ~/p is called beef\n\
+            "error: no capture of ~/p matches \"beef\"\n\
              hint: `turnstone snapshot list` lists the captures\n"
                 .to_owned()
         )
@@ -266,7 +266,7 @@ fn snapshot_errors_have_hints() {
     let mut home = case.command("q", &["snapshot", "track"]);
     let ran = case.run_command(home.env("HOME", case.path("q")));
     assert_eq!(ran.code, 1);
-    assert!(ran.err.contains("~/q is too large to be captured unasked"), "{}", ran.err);
+    assert!(ran.err.contains("~/q is not captured automatically"), "{}", ran.err);
     assert!(ran.err.contains("hint: change to a project directory, or use "), "{}", ran.err);
     let mut home = case.command("q", &["snapshot", "track", "."]);
     assert_eq!(case.run_command(home.env("HOME", case.path("q"))).code, 1, "a dot is no name");
@@ -359,7 +359,7 @@ fn watch_serves_other_commands_and_may_die() {
     let code_and_message = String::from_utf8_lossy(&second.stderr).into_owned();
     assert!(
         code_and_message
-            .starts_with("error: the snapshot store is kept by another process (process "),
+            .starts_with("error: the snapshot store is in use by another process (process "),
         "{code_and_message}"
     );
 

@@ -287,7 +287,7 @@ fn undo_by_a_tool_needs_a_persons_approval() {
 
     let ran = by_a_tool(&["undo"]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.err.contains("revert has to be allowed first"), "{}", ran.err);
+    assert!(ran.err.contains("revert needs approval"), "{}", ran.err);
     assert_eq!(read_file_in_project(&case, "f"), "x\n");
     let waiting = run_program(&case, &["permission", "pending", "--json"]);
     let waiting: Value = serde_json::from_str(&waiting.out).expect("JSON");

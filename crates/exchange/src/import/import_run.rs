@@ -40,7 +40,7 @@ pub enum ImportError {
     #[error(transparent)]
     Source(#[from] SourceError),
     /// The store takes no more.
-    #[error("the import stopped: what was imported until then is kept")]
+    #[error("the import was interrupted; everything imported so far is kept")]
     Store {
         /// Why.
         source: StoreError,

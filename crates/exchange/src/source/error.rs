@@ -73,7 +73,7 @@ pub enum SourceError {
         missing: Vec<String>,
     },
     /// The directory holds nothing that can be imported.
-    #[error("{} holds nothing to import; looked for {}", path.display(), looked_for.join(", "))]
+    #[error("{} contains nothing to import; looked for {}", path.display(), looked_for.join(", "))]
     NothingFound {
         /// The directory.
         path: PathBuf,
@@ -81,7 +81,7 @@ pub enum SourceError {
         looked_for: Vec<String>,
     },
     /// The directory holds more than one database.
-    #[error("{} holds more than one database: {}; name one of them", path.display(), candidates.join(", "))]
+    #[error("{} contains more than one database: {}; choose one of them", path.display(), candidates.join(", "))]
     Ambiguous {
         /// The directory.
         path: PathBuf,
@@ -103,7 +103,7 @@ pub enum SourceError {
         path: PathBuf,
     },
     /// The private copy cannot be made.
-    #[error("cannot make a private copy in {}", path.display())]
+    #[error("cannot create a private copy in {}", path.display())]
     Scratch {
         /// Where it was to be made.
         path: PathBuf,
@@ -118,27 +118,27 @@ impl SourceError {
     pub const fn remedy(&self) -> &'static str {
         match self {
             Self::Missing { .. } => {
-                "name OpenCode's data directory (usually ~/.local/share/opencode), its opencode.db, \
+                "give OpenCode's data directory (usually ~/.local/share/opencode), its opencode.db, \
                  its storage/ directory, an export file, or - for standard input"
             }
-            Self::Unreadable { .. } => "make it readable for this user",
-            Self::NotAFile { .. } => "name a file or a directory, or - for standard input",
-            Self::TooLarge { .. } => "take that element out of the file and import the rest",
+            Self::Unreadable { .. } => "make it readable for your user",
+            Self::NotAFile { .. } => "give a file or a directory, or - for standard input",
+            Self::TooLarge { .. } => "remove this element from the file and import the rest",
             Self::NotADatabase { .. } | Self::NotAnExport { .. } => {
-                "name opencode.db, or write an export with `opencode export ID > FILE`"
+                "give opencode.db, or write an export with `opencode export ID > FILE`"
             }
             Self::Corrupt { .. } => {
                 "salvage it with `sqlite3 FILE .recover | sqlite3 NEW` and import the new file"
             }
             Self::Empty { .. } | Self::NothingFound { .. } => {
-                "check the path; `opencode db path` prints where its database is"
+                "check the path; `opencode db path` prints the path of its database"
             }
             Self::UnknownSchema { .. } => {
-                "write exports with `opencode export ID > FILE` and import those"
+                "export the sessions with `opencode export ID > FILE` and import these files"
             }
-            Self::Ambiguous { .. } => "name the database file itself",
-            Self::Unstable { .. } => "end OpenCode, or try again when it is quiet",
-            Self::Scratch { .. } => "free some space there or set TMPDIR to another place",
+            Self::Ambiguous { .. } => "give the path of the database file",
+            Self::Unstable { .. } => "end OpenCode, or try again when it is idle",
+            Self::Scratch { .. } => "free some space there, or set TMPDIR to another directory",
         }
     }
 }

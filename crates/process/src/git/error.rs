@@ -78,7 +78,7 @@ pub enum GitError {
         command: String,
     },
     /// Too many commands wait for their turn in this repository or in all.
-    #[error("too many git commands wait already")]
+    #[error("too many git commands are waiting")]
     Busy,
     /// `git` wrote more than allowed and was ended.
     #[error("git {command} wrote more than {limit} bytes")]
@@ -89,7 +89,7 @@ pub enum GitError {
         limit: usize,
     },
     /// The answer is not what `git` documents.
-    #[error("git {command} answered what it should not: {answer:?}")]
+    #[error("git {command} gave an unexpected answer: {answer:?}")]
     Unreadable {
         /// The subcommand.
         command: String,

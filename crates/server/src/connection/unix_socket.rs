@@ -25,7 +25,7 @@ const BACKLOG: i32 = 1_024;
 #[derive(Debug, thiserror::Error)]
 pub enum UnixSocketError {
     /// Clients could not name it.
-    #[error("the path of the Unix socket has {length} bytes, and {MAX_PATH_BYTES} are possible: {}", path.display())]
+    #[error("the path of the Unix socket has {length} bytes; the limit is {MAX_PATH_BYTES}: {}", path.display())]
     TooLong {
         /// The path.
         path: PathBuf,
@@ -36,7 +36,7 @@ pub enum UnixSocketError {
     #[error("another server listens on {}", .0.display())]
     InUse(PathBuf),
     /// It is not a socket, or not this user's.
-    #[error("{} is not a socket of this user and stays where it is", .0.display())]
+    #[error("{} exists and is not a socket of this user", .0.display())]
     Occupied(PathBuf),
     /// The directory is not this user's alone.
     #[error("{} must belong to this user, and others must not be able to write to it", .0.display())]

@@ -39,7 +39,7 @@ pub enum ObjectError {
     #[error("object {0} is not in the store")]
     Missing(Oid),
     /// The object is not what its name says, or not of the kind that was expected.
-    #[error("object {0} cannot be read as what it should be")]
+    #[error("object {0} is damaged")]
     Corrupt(Oid),
     /// The disk said no.
     #[error("the store could not be read or written")]

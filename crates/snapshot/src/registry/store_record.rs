@@ -29,10 +29,10 @@ pub enum RegistryError {
     #[error(transparent)]
     Root(#[from] RootError),
     /// The directory lies inside a git directory, of which nothing is ever captured.
-    #[error("{0} lies inside a git directory")]
+    #[error("{0} is inside a git directory")]
     InsideGit(PathBuf),
     /// A record was written by a later version of the program.
-    #[error("{path} was written by a later version (form {version})")]
+    #[error("{path} was written by a newer version of Turnstone (format {version})")]
     TooNew {
         /// The record.
         path: PathBuf,
@@ -40,7 +40,7 @@ pub enum RegistryError {
         version: u32,
     },
     /// A store does not say any more whose it is.
-    #[error("{path} cannot be read as the record of a store")]
+    #[error("{path} is not a valid store record")]
     Damaged {
         /// The record.
         path: PathBuf,

@@ -21,17 +21,17 @@ use crate::snapshot_store::SnapshotStore;
 #[derive(Debug, thiserror::Error)]
 pub enum RestoreError {
     /// A tree or a file that is needed cannot be read: nothing is deleted on that account.
-    #[error("what is to be restored cannot be read from the store")]
+    #[error("cannot read the content to restore from the store")]
     Object(#[from] ObjectError),
     /// The present bytes could not be kept.
-    #[error("the guard could not be made")]
+    #[error("cannot save the current content")]
     Guard(#[from] CaptureError),
     /// The plan could not be stored, or not be read.
-    #[error("the plan could not be stored")]
+    #[error("cannot store the plan")]
     Io(#[from] io::Error),
     /// The disk refused half way: files were written that could neither be taken back nor made
     /// durable. The plan is kept, and [`SnapshotStore::resume_restores`] finishes it.
-    #[error("the restore stopped half way; resume to finish")]
+    #[error("the restore was interrupted; resume it to finish")]
     Unfinished(#[source] io::Error),
 }
 

@@ -23,7 +23,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The directory has no store yet.
-    #[error("nothing of {0} has been captured yet")]
+    #[error("no captures of {0} yet")]
     Untracked(PathBuf),
     /// The store cannot be opened.
     #[error(transparent)]
@@ -44,7 +44,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     Diff(#[from] DiffError),
     /// Neither a tree nor a capture is called that.
-    #[error("no capture of {root} is called {text}")]
+    #[error("no capture of {root} matches \"{text}\"")]
     NoCapture {
         /// What was asked for.
         text: String,
@@ -52,7 +52,7 @@ pub enum SnapshotError {
         root: PathBuf,
     },
     /// Several are.
-    #[error("several captures begin with {text}: {}", shorten(candidates))]
+    #[error("capture ID \"{text}\" is ambiguous; it matches {}", shorten(candidates))]
     Ambiguous {
         /// What was asked for.
         text: String,
@@ -60,7 +60,7 @@ pub enum SnapshotError {
         candidates: Vec<Oid>,
     },
     /// No operation is called that, or several are.
-    #[error("no single operation is called {0}")]
+    #[error("no operation, or more than one, matches \"{0}\"")]
     NoOperation(String),
     /// Nothing was restored yet, so nothing can be taken back.
     #[error("nothing has been restored in {0} yet")]
@@ -69,7 +69,7 @@ pub enum SnapshotError {
     #[error(transparent)]
     OwnerFailed(#[from] StoreFailure),
     /// Another process keeps the store and cannot be asked.
-    #[error("the snapshot store is kept by another process ({who}) that does not answer")]
+    #[error("the snapshot store is in use by another process ({who}) that does not respond")]
     Unreachable {
         /// Who, as it says itself.
         who: String,
@@ -77,7 +77,7 @@ pub enum SnapshotError {
         source: io::Error,
     },
     /// The disk said no.
-    #[error("the snapshot store could not be read or written")]
+    #[error("cannot read or write the snapshot store")]
     Io(#[from] io::Error),
 }
 

@@ -44,7 +44,7 @@ pub enum RepositoryError {
         uid: u32,
     },
     /// A `.git` leads to a repository that does not name this folder as one of its worktrees.
-    #[error("{} leads to {}, which does not lead back", git.display(), git_dir.display())]
+    #[error("{} points to {}, which does not point back", git.display(), git_dir.display())]
     NoBackPointer {
         /// The folder with the files.
         worktree: PathBuf,

@@ -45,7 +45,7 @@ impl RootPolicy {
 pub enum RootError {
     /// It is the home directory, something above it, the root of the file system or a directory of
     /// the system, and nobody asked for that.
-    #[error("{0} is too large to be captured unasked; name it to insist")]
+    #[error("{0} is not captured automatically, because it is too large")]
     Refused(PathBuf),
     /// It is not a directory, or cannot be opened.
     #[error("{path} cannot be opened as a directory")]

@@ -312,7 +312,7 @@ fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &ConflictHints) 
             ui.print_hint("`turnstone redo` restores these changes");
         }
         (false, OperationKind::Redo) if changed > 0 => {
-            ui.print_hint("`turnstone undo` undoes them again");
+            ui.print_hint("`turnstone undo` undoes these changes again");
         }
         _ => {}
     }

@@ -18,16 +18,16 @@ pub enum WorktreeError {
     #[error("project {0} has no commit yet")]
     NoCommit(ProjectId),
     /// Every name that was tried is taken.
-    #[error("no free name like {0} was found")]
+    #[error("no free worktree name similar to {0}")]
     NoName(String),
     /// Nobody of ours made this directory: it is not ours to change.
-    #[error("{} is not a worktree that Turnstone made", .0.display())]
+    #[error("{} is not a worktree that Turnstone created", .0.display())]
     NotOurs(PathBuf),
     /// It is the project's own directory.
     #[error("{} is the primary directory of the project", .0.display())]
     Primary(PathBuf),
     /// It holds work that exists nowhere else.
-    #[error("{} holds {work}", directory.display())]
+    #[error("{} has {work}", directory.display())]
     UnsavedWork {
         /// Where.
         directory: PathBuf,
@@ -38,7 +38,7 @@ pub enum WorktreeError {
     #[error("project {0} has no default branch: neither that of a remote, nor main, nor master")]
     NoDefaultBranch(ProjectId),
     /// No capture holds all files of a session as they were before a message: nothing is guessed.
-    #[error("no capture holds the files of session {session} as they were before {message}")]
+    #[error("no capture contains the files of session {session} from before {message}")]
     NoCapture {
         /// The session.
         session: SessionId,
@@ -54,7 +54,7 @@ pub enum WorktreeError {
         why: String,
     },
     /// Files of a new worktree could not be brought to what they should be; it was taken away again.
-    #[error("{} could not be filled: {}", directory.display(), paths.join(", "))]
+    #[error("cannot create all files of {}: {}", directory.display(), paths.join(", "))]
     NotFilled {
         /// Where.
         directory: PathBuf,

@@ -38,7 +38,13 @@ impl UnsavedWork {
 impl fmt::Display for UnsavedWork {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (changes, commits) = (self.changes.len(), self.commits.len());
-        write!(f, "{changes} uncommitted paths and {commits} commits that exist nowhere else")
+        let counted = |count: usize, noun: &str| match count {
+            1 => format!("1 {noun}"),
+            count => format!("{count} {noun}s"),
+        };
+        let (changes, commits) =
+            (counted(changes, "uncommitted file"), counted(commits, "unpushed commit"));
+        write!(f, "{changes} and {commits}")
     }
 }
 

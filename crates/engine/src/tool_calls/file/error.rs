@@ -35,7 +35,7 @@ pub enum FileError {
         path: PathBuf,
     },
     /// The file cannot be kept, so it is not overwritten.
-    #[error("{path} is not covered: {reason}")]
+    #[error("{path} is not captured: {reason}")]
     NotCovered {
         /// The file.
         path: PathBuf,
@@ -43,7 +43,7 @@ pub enum FileError {
         reason: String,
     },
     /// Somebody else writes the file and did not end in time.
-    #[error("{path} is being written by somebody else")]
+    #[error("{path} is being written by another process")]
     Locked {
         /// The file.
         path: PathBuf,
