@@ -145,7 +145,7 @@ impl<'c> TurnBenchmark<'c> {
         };
         engine.store().write(&ctx, make).wait()?;
         let handle = engine.snapshots().open(&tree.path, ctx.now)?;
-        handle.start_journal().ok_or("another process owns the store")?;
+        handle.maintenance().start_journal().ok_or("another process owns the store")?;
         handle.capture(&turnstone_snapshot::PinGroup::new("bench"), ctx.now)?;
         let peer = case.open_peer("shadow", &tree.path);
         peer.track()?;

@@ -17,7 +17,7 @@ use crate::command::snapshot;
 use crate::config_file::{ConfigFile, UndoSetting};
 use crate::environment::{GlobalArgs, StartupEnvironment};
 use crate::error::CliError;
-use crate::user_git_config::UserGitConfig;
+use crate::user_git_config::GitConfigLocation;
 
 /// The environment of one invocation.
 pub(crate) struct CliApp {
@@ -25,7 +25,7 @@ pub(crate) struct CliApp {
     directory: Option<PathBuf>,
     runtime_dir: Option<PathBuf>,
     config_path: Option<PathBuf>,
-    git: UserGitConfig,
+    git: GitConfigLocation,
     actor: Actor,
     invocation: ProgramInvocation,
 }
@@ -100,7 +100,7 @@ impl CliApp {
     }
 
     /// Location of the user's git configuration.
-    pub(crate) const fn user_git_config(&self) -> &UserGitConfig {
+    pub(crate) const fn user_git_config(&self) -> &GitConfigLocation {
         &self.git
     }
 

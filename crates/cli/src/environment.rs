@@ -8,7 +8,7 @@ use clap::{ArgAction, ColorChoice};
 use etcetera::BaseStrategy;
 
 use crate::ui::LogWriter;
-use crate::user_git_config::UserGitConfig;
+use crate::user_git_config::GitConfigLocation;
 
 /// Flags of all commands.
 #[derive(Debug, clap::Args)]
@@ -50,7 +50,7 @@ pub(crate) struct StartupEnvironment {
     /// Path of the configuration file.
     pub(crate) config_path: Option<PathBuf>,
     /// Location of the user's git configuration.
-    pub(crate) git: UserGitConfig,
+    pub(crate) git: GitConfigLocation,
     /// All environment variables; commands inherit them.
     pub(crate) variables: Vec<(OsString, OsString)>,
     /// Path of this executable.
@@ -118,7 +118,7 @@ impl StartupEnvironment {
             runtime_dir: runtime.map(|runtime| runtime.join("turnstone")),
             config_path: settings
                 .or_else(|| config.as_ref().map(|config| config.join("turnstone/config.json"))),
-            git: UserGitConfig { home, config },
+            git: GitConfigLocation { home, config },
             variables,
             executable_path: program,
             args: std::env::args_os().collect(),

@@ -10,14 +10,14 @@ const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// Location of the user's git configuration.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct UserGitConfig {
+pub(crate) struct GitConfigLocation {
     /// Home directory.
     pub(crate) home: Option<PathBuf>,
     /// Configuration directory, if not `~/.config`.
     pub(crate) config: Option<PathBuf>,
 }
 
-impl UserGitConfig {
+impl GitConfigLocation {
     /// Reads the settings; `None` if they cannot be parsed, in which case none are assumed.
     pub(crate) fn read_config(&self) -> Option<UserGitSettings> {
         UserGitSettings::collect(self.home.as_deref()?, self.config.as_deref(), &read_optional_file)
@@ -49,7 +49,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let (home, config) = (dir.path().to_owned(), dir.path().join(".config"));
         fs_err::create_dir_all(config.join("git")).unwrap();
-        let git = UserGitConfig { home: Some(home.clone()), config: Some(config.clone()) };
+        let git = GitConfigLocation { home: Some(home.clone()), config: Some(config.clone()) };
         let excludes = || git.read_excludes(git.read_config().as_ref());
         assert_eq!(excludes(), b"");
 

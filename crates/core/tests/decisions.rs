@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use turnstone_core::change::{
-    ChangeClaim, Evidence, FileChange, FileImage, GitPosition, find_contended,
+    ChangeClaim, Evidence, FileChange, GitPosition, PathImage, UncoveredReason, find_contended,
 };
 use turnstone_core::event::EventKind;
 use turnstone_core::id::ChangeId;
@@ -22,8 +22,8 @@ fn path(text: &str) -> RelPath {
     text.parse().expect("a path")
 }
 
-fn uncovered() -> FileImage {
-    FileImage::Uncovered { reason: "too_large".to_owned() }
+fn uncovered() -> PathImage {
+    PathImage::Uncovered { reason: UncoveredReason::TooLarge }
 }
 
 /// Proves R25.
@@ -63,13 +63,13 @@ fn states_are_displayed_by_their_stored_names() {
 #[test]
 fn change_is_covered_only_if_both_sides_are() {
     let change =
-        |before: FileImage, after: FileImage| FileChange { path: path("a"), before, after };
+        |before: PathImage, after: PathImage| FileChange { path: path("a"), before, after };
 
-    assert!(FileImage::Absent.is_covered());
+    assert!(PathImage::Absent.is_covered());
     assert!(!uncovered().is_covered());
-    assert!(change(FileImage::Absent, FileImage::Absent).is_covered());
-    assert!(!change(uncovered(), FileImage::Absent).is_covered());
-    assert!(!change(FileImage::Absent, uncovered()).is_covered());
+    assert!(change(PathImage::Absent, PathImage::Absent).is_covered());
+    assert!(!change(uncovered(), PathImage::Absent).is_covered());
+    assert!(!change(PathImage::Absent, uncovered()).is_covered());
     assert!(!change(uncovered(), uncovered()).is_covered());
 }
 

@@ -257,7 +257,7 @@ impl Agent {
         })?;
         let gap = cursors.windows(2).find(|pair| pair[1] != pair[0] + 1).map(<[i64]>::to_vec);
         let vault = self.engine.snapshots().open(&self.dir.join("work"), ctx.now)?;
-        let used = vault.usage()?;
+        let used = vault.reader().usage()?;
         let open = self.engine.store().read(&ctx, |r| r.expiry().unfinished())?;
         Ok(json!({ "gap": gap, "used": used, "expiring": open.len() }))
     }

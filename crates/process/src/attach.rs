@@ -19,7 +19,7 @@ use crate::protocol::SupervisorReport;
 use crate::pty::Pty;
 use crate::signal::{ForegroundSignals, SignalGuard};
 use crate::supervisor_client::{CommandControl, CommandHandle, OwnerStreams, RunningCommand};
-use crate::terminal::{RawMode, Terminal};
+use crate::terminal::{RawMode, UserTerminal};
 
 /// Input that waits for a command which does not read; no more is taken in then.
 const MAX_PENDING: usize = 64 << 10;
@@ -34,8 +34,8 @@ pub struct AttachOptions<'a> {
     pub stdout: &'a mut (dyn Write + Send),
     /// Gets standard error while it comes.
     pub stderr: &'a mut (dyn Write + Send),
-    /// The terminal somebody sits at: raw while the command runs, and followed in size.
-    pub terminal: Option<&'a Terminal>,
+    /// The user's terminal: raw while the command runs; size changes are passed on.
+    pub terminal: Option<&'a UserTerminal>,
     /// The signals to this process, if they are the command's business: it is in the foreground.
     pub signals: Option<ForegroundSignals>,
 }
@@ -110,7 +110,7 @@ impl CommandHandle {
     ) -> Result<AttachOutcome, AttachError> {
         let LastReports { exit, left } = last;
         let (Some(exit), Some(left)) = (exit, left) else {
-            // Nobody is above the command any more: its end is our business now.
+            // The supervisor is gone: ending the command is our task now.
             let ended = self.group.end(self.grace).map_err(AttachError::MayStillRun);
             self.wait();
             let outcome = |exit| AttachOutcome {
@@ -127,28 +127,28 @@ impl CommandHandle {
     }
 }
 
-/// The last that was heard of a command.
+/// The last report about a command.
 #[derive(Clone, Copy, Default)]
 struct LastReports {
     exit: Option<CommandExit>,
     left: Option<usize>,
 }
 
-/// The loop beside the pump.
+/// The loop that runs in parallel to the output multiplexer.
 struct ForegroundLoop<'a> {
     command: &'a CommandHandle,
     pty: Option<&'a Pty>,
     control: CommandControl,
     signals: Option<SignalGuard>,
     screen: Option<TerminalRelay<'a>>,
-    /// Somebody asked this process to stop, and the command is to stop first.
+    /// This process was asked to stop, and the command has to stop first.
     asked_to_stop: bool,
     reports: LastReports,
 }
 
 /// The terminal outside, while the command's own is shown in it.
 struct TerminalRelay<'a> {
-    terminal: &'a Terminal,
+    terminal: &'a UserTerminal,
     raw: Option<RawMode>,
     pending: VecDeque<u8>,
     open: bool,
@@ -167,7 +167,7 @@ impl<'a> ForegroundLoop<'a> {
     fn new(
         command: &'a CommandHandle,
         pty: Option<&'a Pty>,
-        terminal: Option<&'a Terminal>,
+        terminal: Option<&'a UserTerminal>,
         signals: Option<ForegroundSignals>,
     ) -> Self {
         let heard = signals.map(|signals| signals.0);
@@ -266,7 +266,7 @@ impl<'a> ForegroundLoop<'a> {
         for signal in came {
             match signal {
                 SIGWINCH => self.sync_size(),
-                // Heard in `suspend`, where it matters.
+                // Handled in `suspend`.
                 SIGCONT => {}
                 SIGTSTP => {
                     self.asked_to_stop = true;
@@ -286,7 +286,7 @@ impl<'a> ForegroundLoop<'a> {
         match read(screen.terminal, &mut bytes) {
             Ok(count @ 1..) => screen.pending.extend(bytes.iter().take(count)),
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // Whoever sat there has gone.
+            // The terminal was closed.
             Ok(_) | Err(_) => {
                 screen.open = false;
                 self.control.signal(SIGHUP).ok();
@@ -302,7 +302,7 @@ impl<'a> ForegroundLoop<'a> {
                 Ok(count @ 1..) => drop(screen.pending.drain(..count)),
                 Err(Errno::INTR) => {}
                 Ok(_) | Err(Errno::AGAIN) => return,
-                // Nobody will ever read it.
+                // Its reader is gone.
                 Err(_) => screen.pending.clear(),
             }
         }
@@ -359,7 +359,7 @@ impl<'a> ForegroundLoop<'a> {
     }
 }
 
-/// Whether somebody in this session looks after our job: without a shell nobody wakes it again.
+/// True if a shell in this session controls our job: without one, a stopped job is never resumed.
 fn can_be_woken() -> io::Result<bool> {
     let Some(own) = ProcessStat::find(getpid().as_raw_nonzero().get())? else { return Ok(false) };
     let all = ProcessStat::list()?;

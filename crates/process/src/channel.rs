@@ -1,4 +1,4 @@
-//! The socket between owner, supervisor and launcher: frames of JSON, with descriptors beside them.
+//! The socket between owner, supervisor and launcher: frames of JSON, with descriptors attached.
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::mem::MaybeUninit;

@@ -60,7 +60,7 @@ pub enum OrphanPolicy {
     End,
     /// The supervisor waits until the last one ends by itself.
     Wait,
-    /// They run on without a supervisor, and nobody reads what they still write.
+    /// They run on without a supervisor, and their further output is not read.
     Leave,
 }
 

@@ -16,7 +16,7 @@ impl Deadline {
         Self(now().checked_add(wait))
     }
 
-    /// What is left until then; nothing if it never comes.
+    /// What is left until then; `None` if it never comes.
     pub(crate) fn left(self) -> Option<Duration> {
         self.0.map(|at| at.saturating_duration_since(now()))
     }
@@ -33,7 +33,7 @@ impl Deadline {
         }
     }
 
-    /// What is left, for `poll`: at least a millisecond, so that nobody spins.
+    /// The remaining time for `poll`: at least a millisecond, so that no loop spins.
     pub(crate) fn timespec(self) -> Option<Timespec> {
         let left = self.left()?.max(Duration::from_millis(1));
         Some(Timespec {

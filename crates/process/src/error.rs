@@ -72,7 +72,7 @@ impl StartError {
 /// Why it is not known that a group is gone.
 #[derive(Debug, thiserror::Error)]
 pub enum ProcessGroupError {
-    /// `/proc` cannot be read, so nobody can tell which processes live.
+    /// `/proc` cannot be read, so it is unknown which processes live.
     #[error("the processes of this machine cannot be listed")]
     Unknown(#[source] io::Error),
     /// Processes of the group outlive every signal: stuck in the kernel, or not ours to signal.

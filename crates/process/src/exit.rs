@@ -13,7 +13,7 @@ pub enum CommandExit {
 }
 
 impl CommandExit {
-    /// The exit code of somebody who stands for the command: its own, or 128 + the signal (R33).
+    /// The exit code of a program that represents the command: its own, or 128 + the signal (R33).
     pub fn code(self) -> i32 {
         match self {
             Self::Code(code) => code,

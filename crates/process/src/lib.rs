@@ -41,9 +41,9 @@ pub use command_spec::{CommandEnvironment, CommandSpec, OrphanPolicy};
 pub use error::{ProcessGroupError, StartError};
 pub use exit::CommandExit;
 pub use git::{
-    ChangeKind, ChangedFile, Git, GitCancellation, GitEnvironment, GitError, GitLimits,
-    GitRepository, GitStatusEntry, GitWorktreeRequest, GitWorktreeRow, WorktreeCheckout,
-    end_git_commands, end_git_on_signals, git_version,
+    ChangeKind, ChangedFile, Git, GitCancellation, GitEnvironment, GitError, GitHistory, GitLimits,
+    GitRepository, GitStatusEntry, GitWorktreeRequest, GitWorktreeRow, GitWorktrees,
+    WorktreeCheckout, end_git_commands, end_git_on_signals, git_version,
 };
 pub use output_recorder::{
     OutputBytes, OutputLimits, OutputRecorder, OutputSource, OutputText, RecordedOutput,
@@ -56,5 +56,5 @@ pub use supervisor::run_supervisor;
 pub use supervisor_client::{
     CommandControl, CommandStdio, PreparedCommand, RunningCommand, SupervisorProgram,
 };
-pub use terminal::{RawMode, Terminal};
+pub use terminal::{RawMode, UserTerminal};
 pub use umask::{keep_files_private, with_user_mask};

@@ -18,7 +18,7 @@ const MAX_DRAIN_BYTES: usize = 1 << 20;
 struct SourceStream {
     source: OutputSource,
     fd: OwnedFd,
-    /// A pipe is closed when nobody takes its bytes, so that its writer notices.
+    /// A pipe is closed when no one takes its bytes, so that its writer notices.
     pipe: bool,
 }
 
@@ -99,7 +99,7 @@ impl StreamMultiplexer {
         Ok((ready, stopped))
     }
 
-    /// Reads what the streams still hold; somebody who goes on writing is not waited for.
+    /// Reads what the streams still hold, without waiting for a process that goes on writing.
     fn drain(&mut self, takers: &mut OutputSinks<'_>, broken: &mut SinkErrors, buffer: &mut [u8]) {
         for inlet in std::mem::take(&mut self.streams) {
             let mut taken = 0;
@@ -112,7 +112,7 @@ impl StreamMultiplexer {
         }
     }
 
-    /// Reads once and passes it on; nothing if the stream is to be closed.
+    /// Reads once and passes it on; `None` if the stream is to be closed.
     fn forward_once(
         inlet: &SourceStream,
         takers: &mut OutputSinks<'_>,

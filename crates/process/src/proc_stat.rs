@@ -20,7 +20,7 @@ pub(crate) struct ProcessStat {
 }
 
 impl ProcessStat {
-    /// Returns what the system knows of a process, or nothing if there is none.
+    /// Returns what the system knows of a process, or `None` if it does not exist.
     pub(crate) fn find(pid: i32) -> io::Result<Option<Self>> {
         match read_stat(pid) {
             Ok(text) => Self::parse(&text).map(Some),
@@ -56,7 +56,7 @@ impl ProcessStat {
         })
     }
 
-    /// The name of the program stands in brackets and may hold anything, brackets included.
+    /// The name of the program is in brackets and may contain anything, brackets included.
     fn parse_fields(text: &[u8]) -> Option<Self> {
         let open = text.iter().position(|byte| *byte == b'(')?;
         let close = text.iter().rposition(|byte| *byte == b')')?;

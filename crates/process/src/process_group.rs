@@ -15,13 +15,13 @@ use crate::proc_stat::{self, ProcessStat};
 
 /// How long processes may take to disappear after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
-/// How often the list is read again while nobody reports an end.
+/// How often the list is read again while no end is reported.
 const POLL_INTERVAL: Duration = Duration::from_millis(25);
 
 /// A command and everything it started that stayed in its session (R32).
 ///
 /// Numbers of processes are used again; with their start times and the boot they are not. While a
-/// process of a group or session lives, the kernel gives its number to nobody else.
+/// process of a group or session lives, the kernel does not reuse its number.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ProcessGroupId {
     /// The process group, which is also the process id of the command.
@@ -39,7 +39,7 @@ pub struct ProcessGroupId {
 /// How a group came to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupEndOutcome {
-    /// Nobody of it lived any more.
+    /// None of its processes lived any more.
     Already,
     /// It obeyed SIGTERM within the grace period.
     Terminated,
@@ -69,7 +69,7 @@ impl ProcessGroupId {
         Ok(!self.members().map_err(ProcessGroupError::Unknown)?.is_empty())
     }
 
-    /// Waits until nobody of the group lives, at most as long as told; says whether that is so.
+    /// Waits until no process of the group lives, at most until the deadline; true if none does.
     ///
     /// # Errors
     ///
@@ -157,7 +157,7 @@ impl ProcessGroupId {
             // A living holder proves that its number was never given away.
             let proven = (in_group && leader == PidHolder::Ours)
                 || (in_session && session == PidHolder::Ours);
-            // With both gone the two numbers together stand for the group, if nobody else has one.
+            // With both gone, the two numbers together identify the group, if no other process has one.
             let left_behind = in_group
                 && in_session
                 && leader == PidHolder::Unused
@@ -200,7 +200,7 @@ pub(crate) struct SignalTarget {
 }
 
 impl SignalTarget {
-    /// Takes hold of a process, or returns nothing if there is none of this number.
+    /// Opens a handle to a process, or returns `None` if there is no such process.
     pub(crate) fn open(pid: i32) -> io::Result<Option<Self>> {
         let Some(pid) = Pid::from_raw(pid) else { return Ok(None) };
         match pidfd_open(pid, PidfdFlags::empty()) {

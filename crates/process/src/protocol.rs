@@ -15,9 +15,9 @@ use crate::process_group::ProcessGroupId;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SupervisorRequest {
-    /// The first frame of a supervisor; the command's three streams come beside it.
+    /// The first frame of a supervisor; the command's three streams are attached.
     Supervise(SupervisionJob),
-    /// The first frame of a launcher; the same three streams come beside it.
+    /// The first frame of a launcher; the same three streams are attached.
     Launch(ExecSpec),
     /// Everything is recorded: become the command.
     Go,

@@ -1,4 +1,4 @@
-//! Signals as bytes in a pipe, so that a loop can wait for them beside everything else.
+//! Signals as bytes in a pipe, so that a loop can wait for them together with everything else.
 
 use std::io::{self, Read};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -18,7 +18,7 @@ pub(crate) const TERMINATION_SIGNALS: [i32; 4] = [
     signal_hook::consts::SIGTERM,
 ];
 
-/// The signals to this process, heard for a command in the foreground until this is dropped.
+/// Catches the signals to this process for a command in the foreground, until this is dropped.
 ///
 /// Taken before the command goes, so that none is lost in between: interrupt, quit, hangup, the
 /// request to end or to stop, and changes of the terminal's size.
@@ -37,7 +37,7 @@ impl ForegroundSignals {
     }
 }
 
-/// Signals that are heard instead of obeyed, until this is dropped.
+/// Signals that are caught, until this is dropped.
 #[derive(Debug)]
 pub(crate) struct SignalGuard {
     wake: UnixStream,
@@ -54,12 +54,12 @@ impl SignalGuard {
         default_action_flag()?.store(false, Ordering::SeqCst);
         let ignored = ignored_signals()?;
         for signal in signals {
-            // Somebody above wants us and our command not to hear it (`nohup`): so it stays.
+            // A parent set it to be ignored (`nohup`), for us and our command: it stays ignored.
             if *signal != SIGCHLD && ignored >> (signal - 1) & 1 == 1 {
                 continue;
             }
             let flag = Arc::new(AtomicBool::new(false));
-            // The flag first: whoever is woken finds it set.
+            // The flag first: a woken thread finds it set.
             heard.ids.push(signal_hook::flag::register(*signal, Arc::clone(&flag))?);
             let write = write.try_clone()?;
             heard.ids.push(signal_hook::low_level::pipe::register(*signal, write)?);
@@ -112,7 +112,7 @@ pub(crate) fn count_listeners() -> usize {
     LISTENERS.load(Ordering::SeqCst)
 }
 
-/// A handler once set stays; while nobody listens, it does what the system would have done.
+/// A handler once set stays; without a listener it does what the system would have done.
 fn default_action_flag() -> io::Result<&'static AtomicBool> {
     let quiet = DEFAULT_ACTION.get_or_init(|| {
         let flag = Arc::new(AtomicBool::new(false));

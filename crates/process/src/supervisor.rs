@@ -30,7 +30,7 @@ use crate::terminal::OuterTerminal;
 
 /// How often the dying are looked at.
 const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(20);
-/// How often those are looked at that nobody ends.
+/// How often processes that are left running are checked.
 const ORPHAN_POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// How long processes may take to disappear after SIGKILL.
 const KILL_TIMEOUT: Duration = Duration::from_secs(10);
@@ -82,7 +82,7 @@ fn supervise_command(
     watch.run()
 }
 
-/// Makes the session and the process that becomes the command; nothing if that failed by itself.
+/// Makes the session and the process that becomes the command; `None` if that failed by itself.
 fn prepare_command(
     channel: &Channel,
     job: &SupervisionJob,
@@ -150,7 +150,7 @@ fn start_launcher() -> io::Result<(Channel, Pid)> {
 struct GroupShutdown {
     /// When SIGKILL takes over.
     kill_at: Deadline,
-    /// When nobody believes in it any more.
+    /// When it is given up.
     give_up_at: Deadline,
 }
 
@@ -247,9 +247,9 @@ impl SupervisedCommand {
         Ok(())
     }
 
-    /// Lists who lives in the session beside the command and this supervisor.
+    /// Lists the processes of the session other than the command and this supervisor.
     ///
-    /// While the command runs by itself nobody needs to know, and `/proc` is left alone.
+    /// While the command itself runs this is not needed, and `/proc` is not read.
     fn list_other_processes(&self) -> io::Result<Vec<ProcessStat>> {
         if self.exit.is_none() && self.ending.is_none() {
             return Ok(Vec::new());

@@ -18,7 +18,7 @@ use crate::output_recorder::OutputSource;
 use crate::process_group::ProcessGroupId;
 use crate::protocol::{ExecSpec, SupervisionJob, SupervisorReport, SupervisorRequest};
 use crate::pty::{Pty, TerminalSize};
-use crate::terminal::Terminal;
+use crate::terminal::UserTerminal;
 
 /// How to start this program again as a supervisor.
 #[derive(Clone, Debug)]
@@ -36,9 +36,9 @@ pub enum CommandStdio<'a> {
     Terminal {
         /// How large it is at first.
         size: TerminalSize,
-        /// The terminal somebody sits at, whose modes it takes over.
-        outside: Option<&'a Terminal>,
-        /// Whether errors go through a pipe instead, because somebody sent them elsewhere.
+        /// The user's terminal, whose modes it takes over.
+        outside: Option<&'a UserTerminal>,
+        /// True if errors go through a pipe instead, because they are redirected.
         errors_apart: bool,
     },
     /// Pipes, output and errors apart.
@@ -194,7 +194,7 @@ impl Drop for SupervisorLink {
     fn drop(&mut self) {
         self.incoming.shut_down();
         if let Some(mut child) = self.child.take() {
-            // The end may take its grace period; somebody has to count the dead then.
+            // Ending may take its grace period; the processes that end meanwhile have to be reaped.
             std::thread::spawn(move || child.wait());
         }
     }

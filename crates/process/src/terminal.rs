@@ -1,4 +1,4 @@
-//! The terminal outside: whether there is one, its size, and raw mode that is always taken back.
+//! The user's terminal: whether there is one, its size, and raw mode, which is always restored.
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -7,14 +7,14 @@ use rustix::termios::{OptionalActions, Termios, isatty, tcgetattr, tcgetwinsize,
 
 use crate::pty::TerminalSize;
 
-/// The terminal somebody sits at.
+/// The terminal the user sits at.
 #[derive(Debug)]
-pub struct Terminal {
+pub struct UserTerminal {
     fd: OwnedFd,
 }
 
-impl Terminal {
-    /// Takes these streams as a terminal, or returns nothing if one of them is none.
+impl UserTerminal {
+    /// Returns the terminal of these streams, or `None` if one of them is not a terminal.
     ///
     /// # Errors
     ///
@@ -48,7 +48,7 @@ impl Terminal {
     }
 }
 
-impl AsFd for Terminal {
+impl AsFd for UserTerminal {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }
@@ -85,7 +85,7 @@ impl OuterTerminal {
         self.raw = raw;
     }
 
-    /// Puts the terminal back, unless somebody else has changed it since.
+    /// Restores the terminal, unless another program has changed it since.
     pub(crate) fn restore(&self) {
         let untouched =
             tcgetattr(&self.fd).is_ok_and(|now| is_same_modes(&now, &to_raw(&self.saved)));

@@ -11,22 +11,24 @@ use fail::fail_point;
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::EpochMillis;
 
+use crate::capture_chain::build_coverage_commit;
 use crate::change_journal::ScanResult;
-use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions, UncoveredReason};
+use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions};
 use crate::file_hashing::{HashedFiles, hash_files};
 use crate::file_watch::JournalState;
 use crate::object_store::{ObjectError, Oid, PackWriter, TreeLeaf};
-use crate::pack_reuse::ReuseContext;
+use crate::pack_reuse::{ReuseContext, split_reusable};
 use crate::path::RelPath;
+use crate::path_image::UncoveredReason;
 use crate::pin_group::PinGroup;
 use crate::snapshot_store::SnapshotStore;
 use crate::stat_cache::CachedFile;
 use crate::storage_budget::OverBudget;
-use crate::worktree::{FileKind, FileStat, RootError};
+use crate::worktree::{FileKind, FileStat, RootError, Worktree};
 use crate::worktree_index::{ScanUpdateReport, WorktreeIndex, join_name};
 use crate::worktree_walk::ScanDelta;
 
-/// So many files to be read are worth asking the user's index, not only at the first capture.
+/// From this many files on, the user's index is consulted, not only at the first capture.
 const MIN_FILES_FOR_REUSE: usize = 1000;
 
 /// Why nothing was captured. No id exists, and every capture before is as it was.
@@ -140,22 +142,22 @@ pub(crate) struct CaptureStats {
     pub(crate) is_guard: bool,
 }
 
-/// Says in a store's folder that the whole worktree was captured once.
+/// Marks a store whose worktree was captured completely once.
 const BASELINE_FILE: &str = "baseline";
 
-/// Tells whether the whole worktree of a store was captured once.
+/// True if the whole worktree of a store was captured once.
 pub(crate) fn has_baseline(folder: &Path) -> bool {
     folder.join(BASELINE_FILE).exists()
 }
 
-impl SnapshotStore {
-    /// A hint for others, whoever keeps the store: without it they do not rely on a baseline.
-    fn mark_baseline(&self) {
-        if !has_baseline(&self.directory) {
-            fs_err::write(self.directory.join(BASELINE_FILE), []).ok();
-        }
+/// A hint for other processes: without it they do not rely on a baseline.
+fn mark_baseline(folder: &Path) {
+    if !has_baseline(folder) {
+        fs_err::write(folder.join(BASELINE_FILE), []).ok();
     }
+}
 
+impl SnapshotStore {
     /// Captures the whole worktree and pins it in `group`.
     ///
     /// # Errors
@@ -169,82 +171,26 @@ impl SnapshotStore {
         let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let held = self.lock_objects_shared();
         self.worktree.check_root()?;
-        let mut picture = self.take_worktree_index();
+        let mut worktree_index = self.take_worktree_index();
         let mut fresh = Vec::new();
-        let outcome = self.capture_worktree(&mut picture, &mut fresh, group, now);
+        let outcome = capture_worktree(self, &mut worktree_index, &mut fresh, group, now);
         if outcome.is_err() {
             // What was read is not in the store, nor are trees made of it.
             let fresh: BTreeSet<RelPath> = fresh.into_iter().collect();
-            picture
+            worktree_index
                 .retain_stat_cache(|folder, name, _| !fresh.contains(&join_name(folder, name)[..]));
         }
         // A hint: a capture that is durable does not fail for it.
-        picture.save(&self.directory.join("stat-cache"), false).ok();
-        *self.lock_worktree_index() = picture;
+        worktree_index.save(&self.directory.join("stat-cache"), false).ok();
+        *self.lock_worktree_index() = worktree_index;
         drop((held, running));
         let captured = outcome?;
-        self.mark_baseline();
+        mark_baseline(&self.directory);
         if captured.is_new {
-            // Upkeep: what fails now is tried again after the next one.
-            self.merge_packs_if_many().ok();
+            // A failure is retried after the next capture.
+            self.packs().merge_packs_if_many().ok();
         }
         Ok(captured)
-    }
-
-    fn capture_worktree(
-        &self,
-        picture: &mut WorktreeIndex,
-        fresh: &mut Vec<RelPath>,
-        group: &PinGroup,
-        now: EpochMillis,
-    ) -> Result<CaptureOutcome, CaptureError> {
-        let forced = self.lock_state().forced.clone();
-        let ScanResult { delta: found, is_complete: whole, mode, journal } =
-            self.scan_changes(picture, &forced, now)?;
-        fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
-        let mut writer = self.repository.new_pack_writer()?;
-        let (hashed, reused) = self.hash_stale_files(picture, &found, &mut writer)?;
-        fresh.extend(hashed.read.iter().map(|(path, _)| path.clone()));
-        let ScanUpdateReport { changed, dropped } = picture.apply_scan(found, hashed, whole);
-        if let Some(watch) = self.lock_journal().watch.clone() {
-            dropped.iter().for_each(|folder| watch.unwatch_folder(folder));
-        }
-        let known = self.repository.existence_check();
-        let mut made = Vec::new();
-        let tree = picture.build_trees(&known, &mut made)?;
-        let (coverage, about) = picture.coverage(&forced);
-        let about = match about {
-            Some(about) => about,
-            None => self.build_coverage_commit(&coverage, &known, &mut made)?,
-        };
-        let content =
-            CaptureContent { tree, coverage, coverage_commit: about, files: picture.file_count() };
-        let seen = CaptureStats { changed, reused, mode, journal, is_guard: false };
-        let captured = self.append_capture(&content, &made, seen, writer, group, now)?;
-        picture.set_coverage_commit(about);
-        Ok(captured)
-    }
-
-    /// Reads the files that nothing proves unchanged; says of how many the user's index did (R10).
-    fn hash_stale_files(
-        &self,
-        picture: &WorktreeIndex,
-        found: &ScanDelta,
-        writer: &mut PackWriter,
-    ) -> Result<(HashedFiles, usize), CaptureError> {
-        let stale = found.stale_files();
-        if stale.is_empty() {
-            return Ok((HashedFiles::default(), 0));
-        }
-        let clock = self.filesystem_now()?;
-        let (lent, stale) = match picture.file_count() == 0 || stale.len() >= MIN_FILES_FOR_REUSE {
-            true => self.split_reusable(&ReuseContext::collect(picture, found), stale, clock)?,
-            false => (Vec::new(), stale),
-        };
-        let reused = lent.len();
-        let mut hashed = hash_files(&self.worktree, &self.repository, &stale, writer, clock)?;
-        hashed.read.extend(lent);
-        Ok((hashed, reused))
     }
 
     /// Captures `paths` and nothing else, whatever the rules say of them (R6).
@@ -262,105 +208,165 @@ impl SnapshotStore {
         keep: bool,
         now: EpochMillis,
     ) -> Result<CaptureOutcome, CaptureError> {
-        self.merge_packs_if_many()?;
+        self.packs().merge_packs_if_many()?;
         if keep {
             self.worktree.check_root()?;
-            self.persist_forced_paths(paths)?;
+            persist_forced_paths(self, paths)?;
         }
-        self.capture_paths(group, paths, false, now)
+        capture_paths(self, group, paths, false, now)
     }
+}
 
-    /// Captures what a restore will overwrite, past the budget (R14).
-    pub(crate) fn capture_guard(
-        &self,
-        group: &PinGroup,
-        paths: &BTreeSet<RelPath>,
-        now: EpochMillis,
-    ) -> Result<CaptureOutcome, CaptureError> {
-        self.capture_paths(group, paths, true, now)
+fn capture_worktree(
+    store: &SnapshotStore,
+    worktree_index: &mut WorktreeIndex,
+    fresh: &mut Vec<RelPath>,
+    group: &PinGroup,
+    now: EpochMillis,
+) -> Result<CaptureOutcome, CaptureError> {
+    let forced = store.lock_state().forced.clone();
+    let ScanResult { delta: found, is_complete: whole, mode, journal } =
+        store.journal().scan(worktree_index, &forced, now)?;
+    fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
+    let mut writer = store.repository.new_pack_writer()?;
+    let (hashed, reused) = hash_stale_files(store, worktree_index, &found, &mut writer)?;
+    fresh.extend(hashed.read.iter().map(|(path, _)| path.clone()));
+    let ScanUpdateReport { changed, dropped } = worktree_index.apply_scan(found, hashed, whole);
+    if let Some(watch) = store.journal().lock().watch.clone() {
+        dropped.iter().for_each(|folder| watch.unwatch_folder(folder));
     }
+    let known = store.repository.existence_check();
+    let mut made = Vec::new();
+    let tree = worktree_index.build_trees(&known, &mut made)?;
+    let (coverage, about) = worktree_index.coverage(&forced);
+    let about = match about {
+        Some(about) => about,
+        None => build_coverage_commit(&coverage, &known, &mut made)?,
+    };
+    let content = CaptureContent {
+        tree,
+        coverage,
+        coverage_commit: about,
+        files: worktree_index.file_count(),
+    };
+    let seen = CaptureStats { changed, reused, mode, journal, is_guard: false };
+    let captured = store.append_capture(&content, &made, seen, writer, group, now)?;
+    worktree_index.set_coverage_commit(about);
+    Ok(captured)
+}
 
-    fn capture_paths(
-        &self,
-        group: &PinGroup,
-        paths: &BTreeSet<RelPath>,
-        is_guard: bool,
-        now: EpochMillis,
-    ) -> Result<CaptureOutcome, CaptureError> {
-        let _held = self.lock_objects_shared();
-        self.worktree.check_root()?;
-        let clock = self.filesystem_now()?;
-        let mut named = self.inspect_paths(paths);
-        let mut writer = self.repository.new_pack_writer()?;
-        let hashed =
-            hash_files(&self.worktree, &self.repository, &named.files, &mut writer, clock)?;
-        let HashedFiles { read: files, skipped, absent: gone } = hashed;
-        named.absent.extend(gone);
-        named.skipped.extend(skipped);
-        let coverage = CaptureCoverage {
-            scope: CaptureScope::Named,
-            skipped: named.skipped.into_iter().collect(),
-            absent: named.absent.into_iter().collect(),
-            permissions: collect_permissions(&files),
-            ..CaptureCoverage::default()
-        };
-        self.write_named_capture(&to_leaves(&files), coverage, is_guard, writer, group, now)
+/// Reads the files that nothing proves unchanged; says of how many the user's index did (R10).
+fn hash_stale_files(
+    store: &SnapshotStore,
+    worktree_index: &WorktreeIndex,
+    found: &ScanDelta,
+    writer: &mut PackWriter,
+) -> Result<(HashedFiles, usize), CaptureError> {
+    let stale = found.stale_files();
+    if stale.is_empty() {
+        return Ok((HashedFiles::default(), 0));
     }
+    let clock = filesystem_now(&store.directory)?;
+    let (lent, stale) = match worktree_index.file_count() == 0 || stale.len() >= MIN_FILES_FOR_REUSE
+    {
+        true => split_reusable(store, &ReuseContext::collect(worktree_index, found), stale, clock)?,
+        false => (Vec::new(), stale),
+    };
+    let reused = lent.len();
+    let mut hashed = hash_files(&store.worktree, &store.repository, &stale, writer, clock)?;
+    hashed.read.extend(lent);
+    Ok((hashed, reused))
+}
 
-    /// Looks at paths that are captured whatever the rules say.
-    fn inspect_paths(&self, paths: &BTreeSet<RelPath>) -> InspectedPaths {
-        let mut named = InspectedPaths::default();
-        for path in paths {
-            let reason = match self.worktree.stat(path) {
-                Ok(Some(stat)) => match stat.kind {
-                    FileKind::File | FileKind::Link => {
-                        named.files.push((path.clone(), stat));
-                        continue;
-                    }
-                    // There is no file of this name; what is below has names of its own.
-                    FileKind::Directory => {
-                        named.absent.insert(path.clone());
-                        continue;
-                    }
-                    FileKind::Special => UncoveredReason::Special,
-                },
-                Ok(None) => {
+/// Captures what a restore will overwrite, past the budget (R14).
+pub(crate) fn capture_guard(
+    store: &SnapshotStore,
+    group: &PinGroup,
+    paths: &BTreeSet<RelPath>,
+    now: EpochMillis,
+) -> Result<CaptureOutcome, CaptureError> {
+    capture_paths(store, group, paths, true, now)
+}
+
+fn capture_paths(
+    store: &SnapshotStore,
+    group: &PinGroup,
+    paths: &BTreeSet<RelPath>,
+    is_guard: bool,
+    now: EpochMillis,
+) -> Result<CaptureOutcome, CaptureError> {
+    let _held = store.lock_objects_shared();
+    store.worktree.check_root()?;
+    let clock = filesystem_now(&store.directory)?;
+    let mut named = inspect_paths(&store.worktree, paths);
+    let mut writer = store.repository.new_pack_writer()?;
+    let hashed = hash_files(&store.worktree, &store.repository, &named.files, &mut writer, clock)?;
+    let HashedFiles { read: files, skipped, absent: gone } = hashed;
+    named.absent.extend(gone);
+    named.skipped.extend(skipped);
+    let coverage = CaptureCoverage {
+        scope: CaptureScope::Named,
+        skipped: named.skipped.into_iter().collect(),
+        absent: named.absent.into_iter().collect(),
+        permissions: collect_permissions(&files),
+        ..CaptureCoverage::default()
+    };
+    store.write_named_capture(&to_leaves(&files), coverage, is_guard, writer, group, now)
+}
+
+/// Adds paths to those that every later capture selects, durably.
+fn persist_forced_paths(store: &SnapshotStore, paths: &BTreeSet<RelPath>) -> io::Result<()> {
+    let mut state = store.lock_state();
+    if paths.is_subset(&state.forced) {
+        return Ok(());
+    }
+    let all: BTreeSet<RelPath> = state.forced.union(paths).cloned().collect();
+    let temp = store.directory.join("forced.tmp");
+    let mut file = fs_err::File::create(&temp)?;
+    file.write_all(&serde_json::to_vec(&all)?)?;
+    file.sync_all()?;
+    fs_err::rename(&temp, store.directory.join("forced.json"))?;
+    state.forced = Arc::new(all);
+    Ok(())
+}
+
+/// Looks at paths that are captured whatever the rules say.
+fn inspect_paths(worktree: &Worktree, paths: &BTreeSet<RelPath>) -> InspectedPaths {
+    let mut named = InspectedPaths::default();
+    for path in paths {
+        let reason = match worktree.stat(path) {
+            Ok(Some(stat)) => match stat.kind {
+                FileKind::File | FileKind::Link => {
+                    named.files.push((path.clone(), stat));
+                    continue;
+                }
+                // A directory is not a file; what is below has other names.
+                FileKind::Directory => {
                     named.absent.insert(path.clone());
                     continue;
                 }
-                Err(error) => match rustix::io::Errno::from_io_error(&error) {
-                    Some(rustix::io::Errno::LOOP) => UncoveredReason::BehindLink,
-                    _ => UncoveredReason::Unreadable,
-                },
-            };
-            named.skipped.insert(path.clone(), reason);
-        }
-        named.mark_absent_behind_links();
-        named
+                FileKind::Special => UncoveredReason::Special,
+            },
+            Ok(None) => {
+                named.absent.insert(path.clone());
+                continue;
+            }
+            Err(error) => match rustix::io::Errno::from_io_error(&error) {
+                Some(rustix::io::Errno::LOOP) => UncoveredReason::BehindLink,
+                _ => UncoveredReason::Unreadable,
+            },
+        };
+        named.skipped.insert(path.clone(), reason);
     }
+    named.mark_absent_behind_links();
+    named
+}
 
-    /// The time of the file system, which is not quite the time of the clock.
-    pub(crate) fn filesystem_now(&self) -> io::Result<i64> {
-        let mut file = fs_err::File::create(self.directory.join("clock"))?;
-        file.write_all(b".")?;
-        Ok(FileStat::of(file.file())?.mtime)
-    }
-
-    /// Selects paths for ever, durably.
-    fn persist_forced_paths(&self, paths: &BTreeSet<RelPath>) -> io::Result<()> {
-        let mut memory = self.lock_state();
-        if paths.is_subset(&memory.forced) {
-            return Ok(());
-        }
-        let all: BTreeSet<RelPath> = memory.forced.union(paths).cloned().collect();
-        let temp = self.directory.join("forced.tmp");
-        let mut file = fs_err::File::create(&temp)?;
-        file.write_all(&serde_json::to_vec(&all)?)?;
-        file.sync_all()?;
-        fs_err::rename(&temp, self.directory.join("forced.json"))?;
-        memory.forced = Arc::new(all);
-        Ok(())
-    }
+/// The time of the file system, which is not quite the time of the clock.
+pub(crate) fn filesystem_now(directory: &Path) -> io::Result<i64> {
+    let mut file = fs_err::File::create(directory.join("clock"))?;
+    file.write_all(b".")?;
+    Ok(FileStat::of(file.file())?.mtime)
 }
 
 /// What named paths are.

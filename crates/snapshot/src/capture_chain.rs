@@ -17,14 +17,12 @@ use crate::capture::{
 use crate::capture_expiry::ID_TRAILER;
 use crate::coverage::{CaptureCoverage, CaptureScope};
 use crate::file_watch::JournalState;
-use crate::object_store::{
-    Commit, ObjectError, Oid, PackWriter, PackedObject, TreeEntry, TreeLeaf, build_trees,
-};
+use crate::object_store::{Commit, Oid, PackWriter, PackedObject, TreeLeaf, build_trees};
 use crate::path::RelPath;
 use crate::pin_group::PinGroup;
 use crate::snapshot_store::SnapshotStore;
 
-const COVERAGE_FILE: &str = "coverage.json";
+pub(crate) const COVERAGE_FILE: &str = "coverage.json";
 /// A pack with more bytes becomes durable before anybody has to wait for it.
 const EARLY_SYNC_BYTES: u64 = 1 << 20;
 
@@ -42,7 +40,7 @@ impl SnapshotStore {
         let known = self.repository.existence_check();
         let mut made = Vec::new();
         let tree = build_trees(leaves, &mut |oid| known(oid), &mut made)?;
-        let about = self.build_coverage_commit(&coverage, &known, &mut made)?;
+        let about = build_coverage_commit(&coverage, &known, &mut made)?;
         let content = CaptureContent {
             tree,
             coverage: Arc::new(coverage),
@@ -72,13 +70,13 @@ impl SnapshotStore {
         made.iter().try_for_each(|packed| writer.add(packed))?;
         let mut early = None;
         if writer.estimated_bytes() > EARLY_SYNC_BYTES {
-            // Nobody who writes a few named files waits for all of this to become durable (R6).
-            self.check_budget(writer.estimated_bytes(), seen.is_guard)?;
+            // A capture of a few named files must not wait for all of this to become durable (R6).
+            self.budget().check(writer.estimated_bytes(), seen.is_guard)?;
             early = Some(self.repository.publish_pack(writer, &content.tree)?);
             writer = self.repository.new_pack_writer()?;
         }
         let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let tip = self.repository.find_ref(group.reference())?;
+        let tip = self.repository.refs().find(group.reference())?;
         let last = tip.map(|tip| self.repository.read_commit(&tip)).transpose()?;
         let CaptureContent { tree, coverage, coverage_commit: about, files } = content;
         let captured = |id, time, is_new| CaptureOutcome {
@@ -111,83 +109,53 @@ impl SnapshotStore {
         let commit = PackedObject::new(ObjectKind::Commit, &commit.encode())?;
         let id = commit.oid;
         writer.add(&commit)?;
-        self.check_budget(writer.estimated_bytes(), seen.is_guard)?;
+        self.budget().check(writer.estimated_bytes(), seen.is_guard)?;
         let held = self.repository.publish_pack(writer, &id)?;
         fail_point!("snapshot::published", |_| Err(io::Error::other("failpoint").into()));
-        self.repository.write_ref(group.reference(), &id)?;
+        self.repository.refs().write(group.reference(), &id)?;
         drop((early, held, chain));
         Ok(captured(id, now, true))
     }
+}
 
-    /// Pins the files a restore will write, so that nothing it needs can go while it runs.
-    pub(crate) fn pin_restore_targets(
-        &self,
-        files: &[(RelPath, TreeLeaf)],
-        merges: &[Vec<u8>],
-        group: &PinGroup,
-        now: EpochMillis,
-    ) -> Result<(), CaptureError> {
-        let _held = self.lock_objects_shared();
-        let mut writer = self.repository.new_pack_writer()?;
-        let known = self.repository.existence_check();
-        for bytes in merges {
-            let packed = PackedObject::new(ObjectKind::Blob, bytes)?;
-            if !known(&packed.oid) {
-                writer.add(&packed)?;
-            }
+/// Pins the files a restore will write, so that nothing it needs can go while it runs.
+pub(crate) fn pin_restore_targets(
+    store: &SnapshotStore,
+    files: &[(RelPath, TreeLeaf)],
+    merges: &[Vec<u8>],
+    group: &PinGroup,
+    now: EpochMillis,
+) -> Result<(), CaptureError> {
+    let _held = store.lock_objects_shared();
+    let mut writer = store.repository.new_pack_writer()?;
+    let known = store.repository.existence_check();
+    for bytes in merges {
+        let packed = PackedObject::new(ObjectKind::Blob, bytes)?;
+        if !known(&packed.oid) {
+            writer.add(&packed)?;
         }
-        self.write_named_capture(files, named_coverage(), true, writer, group, now)?;
-        Ok(())
     }
+    store.write_named_capture(files, named_coverage(), true, writer, group, now)?;
+    Ok(())
+}
 
-    /// Makes the commit of a coverage, which is the same for equal coverages.
-    pub(crate) fn build_coverage_commit(
-        &self,
-        coverage: &CaptureCoverage,
-        known: &dyn Fn(&Oid) -> bool,
-        made: &mut Vec<PackedObject>,
-    ) -> io::Result<Oid> {
-        let text = serde_json::to_vec(coverage)?;
-        let blob = PackedObject::new(ObjectKind::Blob, &text)?;
-        let mut line = format!("100644 {COVERAGE_FILE}\0").into_bytes();
-        line.extend_from_slice(&blob.oid.0);
-        let tree = PackedObject::new(ObjectKind::Tree, &line)?;
-        let message = "coverage\n".to_owned();
-        let commit = Commit { tree: tree.oid, parents: Vec::new(), seconds: 0, message };
-        let commit = PackedObject::new(ObjectKind::Commit, &commit.encode())?;
-        let id = commit.oid;
-        made.extend([blob, tree, commit].into_iter().filter(|packed| !known(&packed.oid)));
-        Ok(id)
-    }
-
-    /// Finds a capture by its id.
-    ///
-    /// # Errors
-    ///
-    /// [`ObjectError::Missing`] if this store has none of that id.
-    pub fn get_capture(&self, id: &Oid) -> Result<Capture, ObjectError> {
-        let commit = self.read_capture_commit(id)?;
-        let corrupt = || ObjectError::Corrupt(*id);
-        let about = self.repository.read_commit(commit.parents.last().ok_or_else(corrupt)?)?;
-        let lines = self.repository.read_tree(&about.tree)?;
-        let blob = lines.iter().find_map(|(name, entry)| match entry {
-            TreeEntry::Leaf(leaf) if name == COVERAGE_FILE.as_bytes() => Some(leaf.blob),
-            TreeEntry::Leaf(_) | TreeEntry::Tree(_) => None,
-        });
-        let (_, text) = self.repository.read(&blob.ok_or_else(corrupt)?)?;
-        let coverage = Arc::new(serde_json::from_slice(&text).map_err(|_| corrupt())?);
-        Ok(Capture { id: *id, tree: commit.tree, coverage, time: capture_time(&commit) })
-    }
-
-    /// Lists the captures of a pin group, newest first.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn list_captures(&self, group: &PinGroup) -> Result<Vec<Oid>, ObjectError> {
-        let commits = self.read_chain(group)?;
-        Ok(commits.iter().map(|(oid, commit)| capture_id(oid, commit)).collect())
-    }
+/// Makes the commit of a coverage, which is the same for equal coverages.
+pub(crate) fn build_coverage_commit(
+    coverage: &CaptureCoverage,
+    known: &dyn Fn(&Oid) -> bool,
+    made: &mut Vec<PackedObject>,
+) -> io::Result<Oid> {
+    let text = serde_json::to_vec(coverage)?;
+    let blob = PackedObject::new(ObjectKind::Blob, &text)?;
+    let mut line = format!("100644 {COVERAGE_FILE}\0").into_bytes();
+    line.extend_from_slice(&blob.oid.0);
+    let tree = PackedObject::new(ObjectKind::Tree, &line)?;
+    let message = "coverage\n".to_owned();
+    let commit = Commit { tree: tree.oid, parents: Vec::new(), seconds: 0, message };
+    let commit = PackedObject::new(ObjectKind::Commit, &commit.encode())?;
+    let id = commit.oid;
+    made.extend([blob, tree, commit].into_iter().filter(|packed| !known(&packed.oid)));
+    Ok(id)
 }
 
 fn named_coverage() -> CaptureCoverage {
@@ -199,7 +167,7 @@ pub(crate) fn capture_time(commit: &Commit) -> EpochMillis {
     EpochMillis(written.unwrap_or(commit.seconds.saturating_mul(1000)))
 }
 
-/// The id of a capture: the name its commit had before any expiry wrote it anew.
+/// The id of a capture: the name its commit had before expiry rewrote it.
 pub(crate) fn capture_id(oid: &Oid, commit: &Commit) -> Oid {
     commit.trailer(ID_TRAILER).and_then(|text| text.parse().ok()).unwrap_or(*oid)
 }

@@ -1,6 +1,6 @@
 //! Expiry: the oldest captures of a group go, the others stay and are found as before (R9, R13).
 //!
-//! A commit names the one before it, so those that stay are written anew: same tree, same coverage, same
+//! A commit names the one before it, so those that stay are rewritten: same tree, same coverage, same
 //! time, and the id they always had in a trailer. The new chain is durable before the reference moves.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -17,7 +17,7 @@ use crate::pin_group::PinGroup;
 use crate::reachability::{ReachableObjects, stored_object_sizes};
 use crate::snapshot_store::SnapshotStore;
 
-/// The trailer that keeps the id of a capture whose commit was written anew.
+/// The trailer that keeps the id of a capture whose commit was rewritten.
 pub(crate) const ID_TRAILER: &str = "Turnstone-Capture";
 
 /// Why captures did not expire. The chain is as it was.
@@ -45,7 +45,7 @@ impl From<io::Error> for ExpireError {
 /// Captures that may go: those of `group` before `keep_from`, which stays with all that follow it;
 /// or the whole group, as a guard goes (R14).
 ///
-/// Whoever knows turns lists such steps, in the order in which they may go (R13).
+/// The caller, who knows the turns, lists the steps in the order in which they may go (R13).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiryStep {
     /// The group.
@@ -63,7 +63,12 @@ pub struct ExpiredCaptures {
     pub captures: Vec<Oid>,
 }
 
-impl SnapshotStore {
+/// Expiry of old captures: their chain is rewritten without them.
+pub struct CaptureExpiry<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl CaptureExpiry<'_> {
     /// Lets the captures of `group` before `keep_from` expire; returns them, newest first.
     ///
     /// Those that stay keep their ids. The space is free after the next collection.
@@ -76,16 +81,16 @@ impl SnapshotStore {
         group: &PinGroup,
         keep_from: &Oid,
     ) -> Result<Vec<Oid>, ExpireError> {
-        let _held = self.lock_objects_shared();
-        let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let commits = self.read_chain(group)?;
+        let _held = self.store.lock_objects_shared();
+        let chain = self.store.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let commits = self.store.captures().read_chain(group)?;
         let cut = find_cut(&commits, group, keep_from)?;
         let gone: Vec<Oid> =
             commits[cut + 1..].iter().map(|(oid, it)| capture_id(oid, it)).collect();
         if gone.is_empty() {
             return Ok(gone);
         }
-        let mut writer = self.repository.new_pack_writer()?;
+        let mut writer = self.store.repository.new_pack_writer()?;
         let mut above = None;
         for (oid, commit) in commits[..=cut].iter().rev() {
             let packed =
@@ -94,9 +99,9 @@ impl SnapshotStore {
             above = Some(packed.oid);
         }
         let tip = above.ok_or(ObjectError::Corrupt(*keep_from))?;
-        let held = self.repository.publish_pack(writer, &tip)?;
+        let held = self.store.repository.publish_pack(writer, &tip)?;
         fail_point!("snapshot::expired_packed", |_| Err(io::Error::other("failpoint").into()));
-        self.repository.write_ref(group.reference(), &tip)?;
+        self.store.repository.refs().write(group.reference(), &tip)?;
         drop((held, chain));
         fail_point!("snapshot::expired", |_| Err(io::Error::other("failpoint").into()));
         Ok(gone)
@@ -105,66 +110,21 @@ impl SnapshotStore {
     /// Lets all captures of `group` expire; returns them, newest first. The space is free after the
     /// next collection.
     pub(crate) fn expire_group(&self, group: &PinGroup) -> Result<Vec<Oid>, ExpireError> {
-        let _held = self.lock_objects_shared();
-        let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let gone: Vec<Oid> =
-            self.read_chain(group)?.iter().map(|(oid, it)| capture_id(oid, it)).collect();
+        let _held = self.store.lock_objects_shared();
+        let chain = self.store.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let gone: Vec<Oid> = self
+            .store
+            .captures()
+            .read_chain(group)?
+            .iter()
+            .map(|(oid, it)| capture_id(oid, it))
+            .collect();
         if !gone.is_empty() {
-            self.repository.remove_refs(&BTreeSet::from([group.reference().to_owned()]))?;
+            self.store.repository.refs().remove(&BTreeSet::from([group.reference().to_owned()]))?;
         }
         drop(chain);
         fail_point!("snapshot::guard_expired", |_| Err(io::Error::other("failpoint").into()));
         Ok(gone)
-    }
-
-    /// The commits of a group, newest first.
-    pub(crate) fn read_chain(&self, group: &PinGroup) -> Result<Vec<(Oid, Commit)>, ObjectError> {
-        match self.repository.find_ref(group.reference())? {
-            Some(tip) => self.read_chain_from(tip),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    pub(crate) fn read_chain_from(&self, tip: Oid) -> Result<Vec<(Oid, Commit)>, ObjectError> {
-        let mut found = Vec::new();
-        let mut at = Some(tip);
-        while let Some(oid) = at {
-            let commit = self.repository.read_commit(&oid)?;
-            at = (commit.parents.len() > 1).then(|| commit.parents[0]);
-            found.push((oid, commit));
-        }
-        Ok(found)
-    }
-
-    /// Reads the commit of a capture, which may have been written anew under its old id.
-    pub(crate) fn read_capture_commit(&self, id: &Oid) -> Result<Commit, ObjectError> {
-        match self.repository.read_commit(id) {
-            Err(ObjectError::Missing(_)) => {}
-            found => return found,
-        }
-        let is_it = |oid: &Oid, commit: &Commit| capture_id(oid, commit) == *id;
-        let hint = self.lock_state().rewritten.get(id).copied();
-        if let Some(oid) = hint
-            && let Ok(commit) = self.repository.read_commit(&oid)
-            && is_it(&oid, &commit)
-        {
-            return Ok(commit);
-        }
-        let (mut anew, mut found) = (HashMap::new(), None);
-        for tip in self.repository.list_refs()?.into_values() {
-            for (oid, commit) in self.read_chain_from(tip)? {
-                anew.insert(capture_id(&oid, &commit), oid);
-                if is_it(&oid, &commit) {
-                    found = Some(commit);
-                }
-            }
-        }
-        anew.retain(|id, oid| id != oid);
-        self.lock_state().rewritten = anew;
-        if let Some(commit) = found {
-            return Ok(commit);
-        }
-        Err(ObjectError::Missing(*id))
     }
 
     /// How many stored bytes each of `steps` frees, taken in order.
@@ -174,26 +134,26 @@ impl SnapshotStore {
     /// # Errors
     ///
     /// The store cannot be read.
-    pub fn measure_expiry(&self, steps: &[ExpiryStep]) -> Result<Vec<u64>, ExpireError> {
-        let _held = self.lock_objects_shared();
+    pub fn measure(&self, steps: &[ExpiryStep]) -> Result<Vec<u64>, ExpireError> {
+        let _held = self.store.lock_objects_shared();
         let ranges = self.commits_per_step(steps)?;
-        let sizes = stored_object_sizes(&self.repository)?;
+        let sizes = stored_object_sizes(&self.store.repository)?;
         let mut reach = ReachableObjects::default();
         let mut expiring = BTreeMap::<&str, Option<&Oid>>::new();
         for step in steps {
             expiring.insert(step.group.reference(), step.keep_from.as_ref());
         }
-        for (name, tip) in self.repository.list_refs()? {
+        for (name, tip) in self.store.repository.refs().list()? {
             let keep_from = match expiring.get(name.as_str()) {
                 None => {
-                    reach.add_tip(&self.repository, &name, &tip)?;
+                    reach.add_tip(&self.store.repository, &name, &tip)?;
                     continue;
                 }
                 Some(None) => continue,
                 Some(Some(keep_from)) => *keep_from,
             };
-            for (oid, commit) in self.read_chain_from(tip)? {
-                reach.add_capture(&self.repository, &oid, &mut |_| {})?;
+            for (oid, commit) in self.store.captures().read_chain_from(tip)? {
+                reach.add_capture(&self.store.repository, &oid, &mut |_| {})?;
                 if capture_id(&oid, &commit) == *keep_from {
                     break;
                 }
@@ -202,7 +162,7 @@ impl SnapshotStore {
         let mut freed = vec![0; steps.len()];
         for (range, freed) in ranges.iter().zip(&mut freed).rev() {
             for oid in range {
-                reach.add_capture(&self.repository, oid, &mut |oid| {
+                reach.add_capture(&self.store.repository, oid, &mut |oid| {
                     *freed += sizes.get(oid).copied().unwrap_or_default();
                 })?;
             }
@@ -210,7 +170,7 @@ impl SnapshotStore {
         Ok(freed)
     }
 
-    /// How many of `steps`, taken in order, free at least `excess` stored bytes; nothing if all of
+    /// How many of `steps`, taken in order, free at least `excess` stored bytes; `None` if all of
     /// them do not.
     pub(crate) fn count_steps_freeing(
         &self,
@@ -218,7 +178,7 @@ impl SnapshotStore {
         excess: u64,
     ) -> Result<Option<usize>, ExpireError> {
         let mut sum = 0;
-        let enough = self.measure_expiry(steps)?.iter().position(|bytes| {
+        let enough = self.measure(steps)?.iter().position(|bytes| {
             sum += bytes;
             sum >= excess
         });
@@ -232,7 +192,7 @@ impl SnapshotStore {
         for step in steps {
             let name = step.group.reference();
             if !chains.contains_key(name) {
-                chains.insert(name, self.read_chain(&step.group)?);
+                chains.insert(name, self.store.captures().read_chain(&step.group)?);
             }
             let Some(chain) = chains.get_mut(name) else {
                 continue;

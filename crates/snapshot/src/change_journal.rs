@@ -1,7 +1,7 @@
-//! The journal of a worktree: what a watch told since the last capture, as names to look at (R8).
+//! The journal of a worktree: names that changed since the last capture, according to a watch (R8).
 //!
-//! Turns events into the few names whose place in the picture may be wrong. Whatever may have been
-//! missed makes the next capture look at everything.
+//! Turns events into the few names whose entry in the index may be outdated. Events that may have been
+//! missed make the next capture scan everything.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -22,10 +22,10 @@ const MAX_HARD_LINKED_FILES: usize = 2000;
 /// An audit is due after so long, if captures relied on the journal meanwhile.
 const AUDIT_INTERVAL_MS: i64 = 600_000;
 
-/// The journal of one worktree, as it stands.
+/// The status of the journal of one worktree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct JournalStatus {
-    /// What it is worth.
+    /// Whether it can be used, and why not.
     pub state: JournalState,
     /// Folders that are watched.
     pub watched: usize,
@@ -35,7 +35,7 @@ pub struct JournalStatus {
     pub audits: usize,
 }
 
-/// What is kept of the journal between captures.
+/// The state of the journal between captures.
 #[derive(Default)]
 pub(crate) struct ChangeJournal {
     pub(crate) watch: Option<Arc<FileWatcher>>,
@@ -49,7 +49,7 @@ pub(crate) struct ChangeJournal {
 }
 
 impl ChangeJournal {
-    /// Gives the watch up.
+    /// Stops the watch.
     pub(crate) fn stop(&mut self, state: JournalState) {
         self.watch = None;
         self.state = state;
@@ -60,24 +60,29 @@ impl ChangeJournal {
     }
 }
 
-/// Where a capture looked.
+/// What a capture scanned.
 pub(crate) struct ScanResult {
     pub(crate) delta: ScanDelta,
-    /// True if at everything.
+    /// True if everything was scanned.
     pub(crate) is_complete: bool,
     pub(crate) mode: CaptureMode,
     pub(crate) journal: JournalState,
 }
 
-impl SnapshotStore {
+/// The journal of a store's worktree: starting it, scanning with it, auditing it.
+pub struct WorktreeJournal<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl WorktreeJournal<'_> {
     /// Starts the journal: the next capture looks at everything once more, later ones at what changed.
     ///
     /// Where it cannot be had, captures go on walking and say why. A journal that is on, or that an
     /// audit has found wanting, stays as it is.
-    pub fn start_journal(&self) -> JournalStatus {
-        let mut journal = self.lock_journal();
+    pub fn start(&self) -> JournalStatus {
+        let mut journal = self.lock();
         if journal.watch.is_none() && journal.state != JournalState::Distrusted {
-            match FileWatcher::start(&self.worktree) {
+            match FileWatcher::start(&self.store.worktree) {
                 Ok(watch) => {
                     journal.watch = Some(Arc::new(watch));
                     journal.state = JournalState::Starting;
@@ -86,52 +91,54 @@ impl SnapshotStore {
             }
         }
         drop(journal);
-        self.journal_status()
+        self.status()
     }
 
-    /// Says how the journal stands.
+    /// Returns the status of the journal.
     #[must_use]
-    pub fn journal_status(&self) -> JournalStatus {
-        let journal = self.lock_journal();
+    pub fn status(&self) -> JournalStatus {
+        let journal = self.lock();
         let watched = journal.watch.as_ref().map_or(0, |watch| watch.watched_count());
         let ChangeJournal { state, missed, audits, .. } = *journal;
         JournalStatus { state, watched, missed, audits }
     }
 
-    /// Tells whether captures have relied on the journal for so long that it should be audited (R8).
+    /// True if captures have relied on the journal for so long that it should be audited (R8).
     ///
     /// The end of a turn is a good moment too, which only the caller knows.
     #[must_use]
     pub fn is_audit_due(&self, now: EpochMillis) -> bool {
-        let journal = self.lock_journal();
+        let journal = self.lock();
         let long = journal.last_compared.is_none_or(|last| now.since(last) >= AUDIT_INTERVAL_MS);
         journal.state == JournalState::On && journal.used_since && long
     }
 
-    pub(crate) fn lock_journal(&self) -> MutexGuard<'_, ChangeJournal> {
-        self.journal.lock().unwrap_or_else(PoisonError::into_inner)
+    pub(crate) fn lock(&self) -> MutexGuard<'_, ChangeJournal> {
+        self.store.journal.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at what the journal names, or at everything, and tells which and why.
-    pub(crate) fn scan_changes(
+    /// Scans the names in the journal, or everything, and returns which and why.
+    pub(crate) fn scan(
         &self,
-        picture: &WorktreeIndex,
+        worktree_index: &WorktreeIndex,
         forced: &BTreeSet<RelPath>,
         now: EpochMillis,
     ) -> Result<ScanResult, CaptureError> {
         // Taken before anything is looked at: what happens later is in the queue for the next time.
-        let (mut journal, watch, drained) = self.drain_journal();
-        let repos: Vec<(&[u8], RepositoryChange)> =
-            picture.repositories().map(|(folder, repo)| (folder, repo.detect_changes())).collect();
-        let names = match journal == JournalState::On && picture.is_complete() {
-            true => names_to_scan(picture, drained, &repos, forced),
+        let (mut journal, watch, drained) = self.drain();
+        let repos: Vec<(&[u8], RepositoryChange)> = worktree_index
+            .repositories()
+            .map(|(folder, repo)| (folder, repo.detect_changes()))
+            .collect();
+        let names = match journal == JournalState::On && worktree_index.is_complete() {
+            true => names_to_scan(worktree_index, drained, &repos, forced),
             false => Err(journal),
         };
         let walker = || WorktreeWalker {
-            worktree: &self.worktree,
-            selection: &self.selection,
+            worktree: &self.store.worktree,
+            selection: &self.store.selection,
             forced,
-            index: picture,
+            index: worktree_index,
             trust_index_rules: repos.iter().all(|(_, moved)| *moved == RepositoryChange::Nothing),
             watch: watch.as_deref(),
             delta: Mutex::default(),
@@ -140,7 +147,7 @@ impl SnapshotStore {
             Ok(names) => {
                 let mut walked = BTreeSet::new();
                 let mut found = walker().scan_names(&names, &mut walked)?;
-                let silent = unreported_names(picture, &found, &names);
+                let silent = unreported_names(worktree_index, &found, &names);
                 found.extend(walker().scan_names(&silent, &mut walked)?);
                 (found, CaptureMode::Journal)
             }
@@ -155,27 +162,27 @@ impl SnapshotStore {
     }
 
     /// What the journal can do for a capture that begins, and what it has heard.
-    fn drain_journal(&self) -> (JournalState, Option<Arc<FileWatcher>>, DrainedEvents) {
-        let mut journal = self.lock_journal();
-        let mut told = journal.state;
+    fn drain(&self) -> (JournalState, Option<Arc<FileWatcher>>, DrainedEvents) {
+        let mut journal = self.lock();
+        let mut reported = journal.state;
         let drained = journal.watch.as_ref().map(|watch| watch.drain()).unwrap_or_default();
         if let Some(lost) = drained.loss {
-            told = self.restart_watcher(&mut journal, lost);
+            reported = self.restart_watcher(&mut journal, lost);
         } else if journal.watch.is_some() {
             journal.state = JournalState::On;
         }
-        (told, journal.watch.clone(), drained)
+        (reported, journal.watch.clone(), drained)
     }
 
     /// Notes what a look was worth.
     fn record_scan(
         &self,
         mode: CaptureMode,
-        told: JournalState,
+        reported: JournalState,
         lost: Option<JournalState>,
         now: EpochMillis,
     ) -> JournalState {
-        let mut journal = self.lock_journal();
+        let mut journal = self.lock();
         match mode {
             CaptureMode::Walk => journal.record_comparison(now),
             CaptureMode::Journal | CaptureMode::Named => journal.used_since = true,
@@ -186,15 +193,15 @@ impl SnapshotStore {
                 journal.stop(lost);
                 lost
             }
-            Some(_) | None => told,
+            Some(_) | None => reported,
         }
     }
 
-    /// Something was not heard: all is watched anew, if that is any use.
+    /// Events were lost: restarts the watcher if that helps.
     fn restart_watcher(&self, journal: &mut ChangeJournal, lost: JournalState) -> JournalState {
         journal.stop(lost);
         if lost == JournalState::Overflow {
-            match FileWatcher::start(&self.worktree) {
+            match FileWatcher::start(&self.store.worktree) {
                 Ok(watch) => {
                     journal.watch = Some(Arc::new(watch));
                     journal.state = JournalState::On;
@@ -208,7 +215,7 @@ impl SnapshotStore {
 
 /// The names a capture must look at, or why it must look at all.
 fn names_to_scan(
-    picture: &WorktreeIndex,
+    worktree_index: &WorktreeIndex,
     drained: DrainedEvents,
     repos: &[(&[u8], RepositoryChange)],
     forced: &BTreeSet<RelPath>,
@@ -219,46 +226,46 @@ fn names_to_scan(
         Some((above, name)) => drop(names.entry(above.to_vec()).or_default().insert(name.into())),
         None => all = true,
     };
-    for (folder, heard) in drained.names {
+    for (folder, events) in drained.names {
         // These decide over everything in their folder and below.
         let decides = |name: &[u8]| name == b".gitignore" || is_git_directory(name);
-        if heard.iter().any(|name| decides(name)) {
+        if events.iter().any(|name| decides(name)) {
             whole(&folder, &mut names);
         }
-        names.entry(folder).or_default().extend(heard);
+        names.entry(folder).or_default().extend(events);
     }
     for (folder, moved) in repos {
         match moved {
             RepositoryChange::Nothing => {}
             RepositoryChange::Excludes => whole(folder, &mut names),
             RepositoryChange::TrackedPaths(paths) => {
-                paths.iter().for_each(|path| add_affected_name(picture, path, &mut names))
+                paths.iter().for_each(|path| add_affected_name(worktree_index, path, &mut names))
             }
         }
     }
-    if all || picture.hard_linked_files().len() > MAX_HARD_LINKED_FILES {
+    if all || worktree_index.hard_linked_files().len() > MAX_HARD_LINKED_FILES {
         return Err(if all { JournalState::On } else { JournalState::Linked });
     }
-    for path in picture.newly_forced_paths(forced) {
-        add_affected_name(picture, path.as_bytes(), &mut names);
+    for path in worktree_index.newly_forced_paths(forced) {
+        add_affected_name(worktree_index, path.as_bytes(), &mut names);
     }
     Ok(names)
 }
 
-/// The names that may have changed without being told: those nobody could read, those of files with
-/// several names, and other names of files that something happened to.
+/// The names that may have changed without an event: those that could not be read, those of files with
+/// several names, and further names of changed files.
 fn unreported_names(
-    picture: &WorktreeIndex,
+    worktree_index: &WorktreeIndex,
     found: &ScanDelta,
-    told: &NamesByFolder,
+    reported: &NamesByFolder,
 ) -> NamesByFolder {
-    let mut names = picture.names_of_inodes(&found.hard_links);
-    for path in picture.always_rescanned().iter().chain(picture.hard_linked_files()) {
+    let mut names = worktree_index.names_of_inodes(&found.hard_links);
+    for path in worktree_index.always_rescanned().iter().chain(worktree_index.hard_linked_files()) {
         if let Some((folder, name)) = split_parent(path.as_bytes()) {
             names.entry(folder.to_vec()).or_default().insert(name.into());
         }
     }
-    for (folder, seen) in told {
+    for (folder, seen) in reported {
         if let Some(names) = names.get_mut(folder) {
             names.retain(|name| !seen.contains(name));
         }
@@ -268,15 +275,17 @@ fn unreported_names(
 }
 
 /// Adds the outermost name on the way to `path` whose selection depends on `path` being selected.
-fn add_affected_name(picture: &WorktreeIndex, path: &[u8], names: &mut NamesByFolder) {
+fn add_affected_name(worktree_index: &WorktreeIndex, path: &[u8], names: &mut NamesByFolder) {
     let mut folder = Vec::new();
     for part in path.split(|byte| *byte == b'/') {
-        let Some(node) = picture.folder(&folder) else {
+        let Some(node) = worktree_index.folder(&folder) else {
             return;
         };
         let below = join_name(&folder, part);
         match node.find(part) {
-            Some(IndexEntry::Folder(_)) if !picture.is_hidden_folder(&below) => folder = below,
+            Some(IndexEntry::Folder(_)) if !worktree_index.is_hidden_folder(&below) => {
+                folder = below
+            }
             Some(IndexEntry::Folder(_) | IndexEntry::File(_) | IndexEntry::Skipped(_)) => {
                 names.entry(folder).or_default().insert(part.into());
                 return;

@@ -3,37 +3,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::path::RelPath;
-
-/// Why a path is not in a capture.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum UncoveredReason {
-    /// An ignore rule names it; a directory stands for everything below.
-    Ignored,
-    /// An ignore rule names it, and whether the user tracks it all the same cannot be told: the
-    /// repository's index is damaged or may not be read.
-    IndexUnreadable,
-    /// A generated directory outside of any repository; it stands for everything below.
-    Generated,
-    /// It has more bytes than the limit.
-    TooLarge,
-    /// It may not be read.
-    Unreadable,
-    /// A pipe, a socket or a device.
-    Special,
-    /// It changed each time it was read.
-    Changing,
-    /// It is Turnstone's own data.
-    OwnData,
-    /// It can only be reached through a link.
-    BehindLink,
-    /// The capture looked at other paths only.
-    NotNamed,
-    /// It was there, and somebody had its bytes forgotten.
-    Forgotten,
-    /// Its present bytes could not be kept before they were to be overwritten.
-    NoGuard,
-}
+use crate::path_image::UncoveredReason;
 
 /// What a capture looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -62,7 +32,7 @@ pub struct CapturedPermissions {
 pub struct CaptureCoverage {
     /// What it looked at.
     pub scope: CaptureScope,
-    /// What it did not take, sorted by path; a directory stands for everything below.
+    /// What it skipped, sorted by path; a directory includes everything below it.
     pub skipped: Vec<(RelPath, UncoveredReason)>,
     /// Forced and named paths that were looked for and were not there, sorted.
     pub absent: Vec<RelPath>,
@@ -75,7 +45,7 @@ pub struct CaptureCoverage {
 }
 
 impl CaptureCoverage {
-    /// Why `path` is not covered; nothing if it is, and its absence from the tree is an absence.
+    /// Why `path` is not covered; `None` if it is, and its absence from the tree is an absence.
     #[must_use]
     pub fn uncovered_reason(&self, path: &RelPath) -> Option<UncoveredReason> {
         if self.absent.binary_search(path).is_ok() {

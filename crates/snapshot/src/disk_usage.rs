@@ -6,7 +6,7 @@ use std::io;
 use serde::Serialize;
 use turnstone_core::time::EpochMillis;
 
-use crate::object_store::{ObjectError, Oid, PackOwner, TreeEntry};
+use crate::object_store::{ObjectError, ObjectRepository, Oid, PackOwner, TreeEntry, loose_bytes};
 use crate::path::RelPath;
 use crate::reachability::stored_object_sizes;
 use crate::snapshot_store::SnapshotStore;
@@ -16,9 +16,9 @@ use crate::snapshot_store::SnapshotStore;
 pub struct StoreUsage {
     /// Number of packs.
     pub packs: usize,
-    /// Bytes of packs and their indexes, those on loan included.
+    /// Bytes of packs and their indexes, borrowed ones included.
     pub bytes: u64,
-    /// Bytes of packs on loan.
+    /// Bytes of borrowed packs.
     pub lent: u64,
     /// Bytes of objects outside of packs; only git itself makes such.
     pub loose: u64,
@@ -57,7 +57,7 @@ pub struct PathUsage {
 /// What takes space, in detail.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct DiskUsageReport {
-    /// At a glance.
+    /// The summary.
     pub usage: StoreUsage,
     /// Pin groups, the one that would free most first.
     pub groups: Vec<GroupUsage>,
@@ -74,14 +74,19 @@ enum ObjectHolder {
     Several,
 }
 
-impl SnapshotStore {
-    /// Says what takes space in the store, at a glance.
+/// What a store holds and whether it is sound. It changes nothing.
+pub struct StoreInspection<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl StoreInspection<'_> {
+    /// Returns a summary of what uses space in the store.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     pub fn usage(&self) -> io::Result<StoreUsage> {
-        let packs = self.repository.list_packs()?;
+        let packs = self.store.repository.list_packs()?;
         let bytes = |wanted: Option<PackOwner>| {
             let found = packs.iter().filter(|pack| wanted.is_none_or(|owner| owner == pack.owner));
             found.map(|pack| pack.bytes).sum()
@@ -90,13 +95,13 @@ impl SnapshotStore {
             packs: packs.len(),
             bytes: bytes(None),
             lent: bytes(Some(PackOwner::User)),
-            loose: self.repository.loose_bytes()?,
-            groups: self.repository.list_refs()?.len(),
+            loose: loose_bytes(self.store.git_dir())?,
+            groups: self.store.repository.refs().list()?.len(),
             last_gc: self.last_gc(),
         })
     }
 
-    /// Says what takes space in detail, with up to `largest` paths. Every tree is looked at.
+    /// Returns in detail what uses space, with up to `largest` paths. Every tree is looked at.
     ///
     /// Versions stored as changes of each other are counted as they lie there, so the parts are an
     /// estimate of what would be free if they went.
@@ -105,21 +110,25 @@ impl SnapshotStore {
     ///
     /// The store cannot be read.
     pub fn disk_usage(&self, largest: usize) -> Result<DiskUsageReport, ObjectError> {
-        let _held = self.lock_objects_shared();
-        let sizes = stored_object_sizes(&self.repository)?;
+        let _held = self.store.lock_objects_shared();
+        let sizes = stored_object_sizes(&self.store.repository)?;
         let size = |oid: &Oid| sizes.get(oid).copied().unwrap_or_default();
         let mut holders = HashMap::<Oid, ObjectHolder>::new();
         let mut paths = BTreeMap::<Vec<u8>, (usize, u64)>::new();
         let mut groups = Vec::new();
-        for (number, (name, tip)) in self.repository.list_refs()?.into_iter().enumerate() {
-            let mut seen =
-                GroupUsageWalk { shadow: self, number, holders: &mut holders, captures: 0 };
+        for (number, (name, tip)) in self.store.repository.refs().list()?.into_iter().enumerate() {
+            let mut seen = GroupUsageWalk {
+                repository: &self.store.repository,
+                number,
+                holders: &mut holders,
+                captures: 0,
+            };
             let mine = seen.walk_group(&tip, &mut |path, blob| {
                 let entry = paths.entry(path.to_vec()).or_default();
                 *entry = (entry.0 + 1, entry.1 + size(blob));
             })?;
             let shared = mine.iter().map(size).sum();
-            let commit = self.repository.read_commit(&tip)?;
+            let commit = self.store.repository.read_commit(&tip)?;
             let group = commit.trailer("Turnstone-Group").unwrap_or(&name).to_owned();
             let (captures, newest) = (seen.captures, crate::capture_chain::capture_time(&commit));
             groups.push(GroupUsage { group, captures, newest, unique: 0, shared });
@@ -143,7 +152,7 @@ impl SnapshotStore {
     /// When the store was last collected, for those who ask whether it is time (R41).
     #[must_use]
     pub fn last_gc(&self) -> Option<EpochMillis> {
-        crate::repack::MaintenanceState::load(&self.directory).last_gc
+        crate::repack::MaintenanceState::load(&self.store.directory).last_gc
     }
 }
 
@@ -161,7 +170,7 @@ fn largest_paths(paths: BTreeMap<Vec<u8>, (usize, u64)>, count: usize) -> Vec<Pa
 
 /// One group's walk over what it keeps.
 struct GroupUsageWalk<'s> {
-    shadow: &'s SnapshotStore,
+    repository: &'s ObjectRepository,
     number: usize,
     holders: &'s mut HashMap<Oid, ObjectHolder>,
     captures: usize,
@@ -179,9 +188,9 @@ impl GroupUsageWalk<'_> {
         while let Some(oid) = commits.pop() {
             if mine.insert(oid) {
                 self.record_holder(&oid);
-                let commit = self.shadow.repository.read_commit(&oid)?;
+                let commit = self.repository.read_commit(&oid)?;
                 self.captures += usize::from(!commit.parents.is_empty());
-                // A coverage is no file of the worktree; its path is none that could be one.
+                // A coverage is not a file of the worktree, so it gets a prefix that no path can have.
                 let prefix = if commit.parents.is_empty() { b"\0".to_vec() } else { Vec::new() };
                 trees.push((commit.tree, prefix));
                 commits.extend(commit.parents);
@@ -192,7 +201,7 @@ impl GroupUsageWalk<'_> {
                 continue;
             }
             self.record_holder(&oid);
-            for (name, entry) in self.shadow.repository.read_tree(&oid)? {
+            for (name, entry) in self.repository.read_tree(&oid)? {
                 let mut path = prefix.clone();
                 path.extend_from_slice(&name);
                 match entry {
@@ -212,7 +221,7 @@ impl GroupUsageWalk<'_> {
         Ok(mine)
     }
 
-    /// Notes that this group keeps an object; true if nobody did before.
+    /// Records that this group keeps an object; true if no group did before.
     fn record_holder(&mut self, oid: &Oid) -> bool {
         let before = self.holders.insert(*oid, ObjectHolder::One(self.number));
         if before.is_some() {

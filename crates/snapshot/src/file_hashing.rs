@@ -6,9 +6,9 @@ use std::io::{self, Read};
 use gix::objs::Kind as ObjectKind;
 use rayon::prelude::*;
 
-use crate::coverage::UncoveredReason;
-use crate::object_store::{ObjectRepository, Oid, PackWriter, PackedObject, TreeLeaf};
+use crate::object_store::{ObjectRepository, Oid, PackWriter, PackedObject, TreeLeaf, hash_object};
 use crate::path::RelPath;
+use crate::path_image::UncoveredReason;
 use crate::stat_cache::{CachedFile, leaf_mode_of};
 use crate::worktree::{FileKind, FileStat, Worktree, WorktreeDir};
 
@@ -112,7 +112,7 @@ fn hash_file(worktree: &Worktree, path: &RelPath, is_known: &dyn Fn(&Oid) -> boo
     for _ in 0..READ_ATTEMPTS {
         match read_once(worktree, path, &mut data) {
             Ok(Some(Some(stat))) => {
-                let Ok(oid) = Oid::hash_of(ObjectKind::Blob, &data) else {
+                let Ok(oid) = hash_object(ObjectKind::Blob, &data) else {
                     break;
                 };
                 let packed = match is_known(&oid) {
@@ -138,7 +138,7 @@ pub(crate) enum CurrentContent {
     Present(FileStat, TreeLeaf, Vec<u8>),
     /// No file: nothing, or a directory.
     Absent,
-    /// It cannot be told.
+    /// Its content is unknown.
     Uncovered(UncoveredReason),
 }
 
@@ -148,7 +148,7 @@ pub(crate) fn read_current_content(worktree: &Worktree, path: &RelPath) -> Curre
     for _ in 0..READ_ATTEMPTS {
         match read_once(worktree, path, &mut data) {
             Ok(Some(Some(stat))) => {
-                let Ok(blob) = Oid::hash_of(ObjectKind::Blob, &data) else {
+                let Ok(blob) = hash_object(ObjectKind::Blob, &data) else {
                     break;
                 };
                 return CurrentContent::Present(

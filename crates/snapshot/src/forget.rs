@@ -1,6 +1,6 @@
 //! Forgetting: paths leave every capture, and their bytes the store (R20).
 //!
-//! What is to be forgotten is written down first and struck out last, so that whoever finds it goes on.
+//! The request is recorded first and removed last, so that an interrupted one is finished later.
 //! Captures keep their ids; of a forgotten path they say so, never that it was absent.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -14,13 +14,13 @@ use gix::objs::Kind;
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::EpochMillis;
 
-use crate::capture_chain::capture_id;
+use crate::capture_chain::{build_coverage_commit, capture_id};
 use crate::capture_expiry::rewrite_commit;
-use crate::coverage::UncoveredReason;
 use crate::gc::GcOptions;
 use crate::ignore_rules::IgnoreRules;
-use crate::object_store::{Commit, ObjectError, Oid, PackedObject, TreeEntry};
+use crate::object_store::{Commit, ObjectError, ObjectRepository, Oid, PackedObject, TreeEntry};
 use crate::path::RelPath;
+use crate::path_image::UncoveredReason;
 use crate::pin_group::PinGroup;
 use crate::registry::write_json;
 use crate::snapshot_store::SnapshotStore;
@@ -56,9 +56,9 @@ impl Tombstones {
 pub struct ForgettableVersion {
     /// The path.
     pub path: RelPath,
-    /// Its bytes by name.
+    /// The name of its bytes.
     pub blob: Oid,
-    /// How many they are.
+    /// Their size in bytes.
     pub size: u64,
 }
 
@@ -73,7 +73,7 @@ pub struct ForgettableVersions {
     pub versions: Vec<ForgettableVersion>,
 }
 
-/// The patterns of an ignore file; a folder stands for everything below.
+/// The patterns of an ignore file; a folder includes everything below it.
 pub(crate) struct ForgetPatterns(IgnoreRules);
 
 impl ForgetPatterns {
@@ -87,7 +87,7 @@ impl ForgetPatterns {
     }
 }
 
-/// Tells whether patterns, written as in an ignore file, name a path.
+/// True if patterns, written as in an ignore file, name a path.
 #[must_use]
 pub fn patterns_match_path(patterns: &[String], path: &RelPath) -> bool {
     ForgetPatterns::new(patterns).matches(path)
@@ -98,7 +98,7 @@ type FilteredTree = (Option<Oid>, Rc<Vec<(RelPath, Oid)>>);
 
 /// One walk over all trees; what many captures share is looked at once.
 struct TreeFilter<'f> {
-    shadow: &'f SnapshotStore,
+    repository: &'f ObjectRepository,
     patterns: ForgetPatterns,
     seen: HashMap<(Oid, Vec<u8>), FilteredTree>,
     made: Vec<PackedObject>,
@@ -111,7 +111,7 @@ impl TreeFilter<'_> {
             return Ok(found.clone());
         }
         let (mut data, mut gone, mut kept) = (Vec::new(), Vec::new(), 0);
-        for (name, entry) in self.shadow.repository.read_tree(tree)? {
+        for (name, entry) in self.repository.read_tree(tree)? {
             let mut path = prefix.to_vec();
             path.extend_from_slice(&name);
             let (mode, oid) = match entry {
@@ -154,10 +154,20 @@ impl TreeFilter<'_> {
     }
 }
 
-impl SnapshotStore {
+/// Removes paths from every capture and their bytes from the store (R20).
+pub struct PathForgetter<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl PathForgetter<'_> {
     fn new_tree_filter(&self, patterns: &[String]) -> TreeFilter<'_> {
         let patterns = ForgetPatterns::new(patterns);
-        TreeFilter { shadow: self, patterns, seen: HashMap::new(), made: Vec::new() }
+        TreeFilter {
+            repository: &self.store.repository,
+            patterns,
+            seen: HashMap::new(),
+            made: Vec::new(),
+        }
     }
 
     /// Lists what patterns name in all captures, guards included.
@@ -165,15 +175,12 @@ impl SnapshotStore {
     /// # Errors
     ///
     /// The store cannot be read.
-    pub fn list_forgettable(
-        &self,
-        patterns: &[String],
-    ) -> Result<ForgettableVersions, ObjectError> {
-        let _held = self.lock_objects_shared();
+    pub fn list(&self, patterns: &[String]) -> Result<ForgettableVersions, ObjectError> {
+        let _held = self.store.lock_objects_shared();
         let mut filter = self.new_tree_filter(patterns);
         let (mut found, mut versions) = (ForgettableVersions::default(), BTreeMap::new());
-        for tip in self.repository.list_refs()?.into_values() {
-            for (_, commit) in self.read_chain_from(tip)? {
+        for tip in self.store.repository.refs().list()?.into_values() {
+            for (_, commit) in self.store.captures().read_chain_from(tip)? {
                 let (_, gone) = filter.filter_tree(&commit.tree, b"")?;
                 if gone.is_empty() {
                     continue;
@@ -181,7 +188,8 @@ impl SnapshotStore {
                 found.captures += 1;
                 found.groups.extend(commit.trailer("Turnstone-Group").map(str::to_owned));
                 for (path, blob) in gone.iter() {
-                    versions.insert((path.clone(), *blob), self.repository.object_size(blob)?);
+                    versions
+                        .insert((path.clone(), *blob), self.store.repository.object_size(blob)?);
                 }
             }
         }
@@ -195,47 +203,59 @@ impl SnapshotStore {
     /// # Errors
     ///
     /// The store cannot be read or written.
-    pub fn begin_forget(&self, patterns: &[String]) -> Result<(), ObjectError> {
-        let found = self.list_forgettable(patterns)?;
-        let mut tombs = Tombstones::read(&self.directory)?;
-        tombs.versions.extend(found.versions.into_iter().map(|it| (it.path, it.blob)));
-        tombs.pending.extend(patterns.iter().cloned());
-        Ok(write_json(&self.directory.join(TOMBSTONES_FILE), &tombs)?)
+    pub fn begin(&self, patterns: &[String]) -> Result<(), ObjectError> {
+        let found = self.list(patterns)?;
+        let mut tombstones = Tombstones::read(&self.store.directory)?;
+        tombstones.versions.extend(found.versions.into_iter().map(|it| (it.path, it.blob)));
+        tombstones.pending.extend(patterns.iter().cloned());
+        Ok(write_json(&self.store.directory.join(TOMBSTONES_FILE), &tombstones)?)
     }
 
     /// Takes the paths out of every capture and drops their bytes; returns how many captures were
-    /// written anew. Nothing happens if nothing is to be forgotten.
+    /// rewritten. Does nothing if there is nothing to forget.
     ///
     /// # Errors
     ///
     /// The store cannot be read or written; do it again.
-    pub fn finish_forget(&self, now: EpochMillis) -> Result<usize, ObjectError> {
-        let mut tombs = Tombstones::read(&self.directory)?;
-        if tombs.pending.is_empty() {
+    pub fn finish(&self, now: EpochMillis) -> Result<usize, ObjectError> {
+        let mut tombstones = Tombstones::read(&self.store.directory)?;
+        if tombstones.pending.is_empty() {
             return Ok(0);
         }
-        let count = self.rewrite_captures_without(&tombs.pending)?;
+        let count = self.rewrite_captures_without(&tombstones.pending)?;
         fail_point!("snapshot::forgotten", |_| Err(io::Error::other("failpoint").into()));
-        let patterns = ForgetPatterns::new(&tombs.pending);
-        self.drop_merged_bytes(&|path| patterns.matches(path))?;
-        let live: BTreeSet<PinGroup> =
-            self.list_chains()?.into_keys().map(|name| PinGroup::new(&name)).collect();
+        let patterns = ForgetPatterns::new(&tombstones.pending);
+        self.store.operations().drop_merged_bytes(&|path| patterns.matches(path))?;
+        let live: BTreeSet<PinGroup> = self
+            .store
+            .captures()
+            .list_chains()?
+            .into_keys()
+            .map(|name| PinGroup::new(&name))
+            .collect();
         let (keep, effort) = (i64::MAX, u64::MAX);
-        self.collect_garbage(&GcOptions { live: &live, now, keep, effort, dry_run: false })?;
-        tombs.pending.clear();
-        write_json(&self.directory.join(TOMBSTONES_FILE), &tombs)?;
+        self.store.collector().collect(&GcOptions {
+            live: &live,
+            now,
+            keep,
+            effort,
+            dry_run: false,
+        })?;
+        tombstones.pending.clear();
+        write_json(&self.store.directory.join(TOMBSTONES_FILE), &tombstones)?;
         Ok(count)
     }
 
     fn rewrite_captures_without(&self, patterns: &[String]) -> Result<usize, ObjectError> {
-        let _held = self.lock_objects_shared();
-        let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let _held = self.store.lock_objects_shared();
+        let chain = self.store.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let mut filter = self.new_tree_filter(patterns);
-        let (mut writer, mut tips, mut count) = (self.repository.new_pack_writer()?, Vec::new(), 0);
-        for (name, tip) in self.repository.list_refs()? {
+        let (mut writer, mut tips, mut count) =
+            (self.store.repository.new_pack_writer()?, Vec::new(), 0);
+        for (name, tip) in self.store.repository.refs().list()? {
             let mut above = None;
             let mut is_new = false;
-            for (oid, commit) in self.read_chain_from(tip)?.iter().rev() {
+            for (oid, commit) in self.store.captures().read_chain_from(tip)?.iter().rev() {
                 let (tree, gone) = filter.filter_tree(&commit.tree, b"")?;
                 if gone.is_empty() && !is_new {
                     above = Some(*oid);
@@ -258,10 +278,10 @@ impl SnapshotStore {
         }
         filter.made.iter().try_for_each(|packed| writer.add(packed))?;
         if let Some((_, sample)) = tips.first() {
-            let held = self.repository.publish_pack(writer, sample)?;
+            let held = self.store.repository.publish_pack(writer, sample)?;
             fail_point!("snapshot::forget_packed", |_| Err(io::Error::other("failpoint").into()));
             for (name, tip) in &tips {
-                self.repository.write_ref(name, tip)?;
+                self.store.repository.refs().write(name, tip)?;
             }
             drop(held);
         }
@@ -277,23 +297,14 @@ impl SnapshotStore {
         gone: &[(RelPath, Oid)],
         made: &mut Vec<PackedObject>,
     ) -> Result<Oid, ObjectError> {
-        let capture = self.get_capture(&capture_id(oid, commit))?;
+        let capture = self.store.captures().get(&capture_id(oid, commit))?;
         let mut coverage = (*capture.coverage).clone();
         coverage
             .skipped
             .extend(gone.iter().map(|(path, _)| (path.clone(), UncoveredReason::Forgotten)));
         coverage.skipped.sort_by(|one, other| one.0.cmp(&other.0));
         coverage.skipped.dedup_by(|one, other| one.0 == other.0);
-        let known = self.repository.existence_check();
-        Ok(self.build_coverage_commit(&coverage, &known, made)?)
-    }
-
-    /// The bytes of a version.
-    ///
-    /// # Errors
-    ///
-    /// They are not in the store.
-    pub fn read_blob(&self, blob: &Oid) -> Result<Vec<u8>, ObjectError> {
-        Ok(self.repository.read(blob)?.1)
+        let known = self.store.repository.existence_check();
+        Ok(build_coverage_commit(&coverage, &known, made)?)
     }
 }

@@ -1,4 +1,4 @@
-//! Collection: expired groups go, and what nobody pins goes with them.
+//! Garbage collection: expired groups go, and objects that no group pins go with them.
 //!
 //! References go first and durably, then a new pack becomes durable, and only then old packs go: killed
 //! anywhere, the store holds everything that is pinned. Captures go on while the new pack is built;
@@ -23,11 +23,11 @@ pub(crate) const MIN_GROUP_AGE_MS: i64 = 3_600_000;
 /// What is to be collected.
 #[derive(Clone, Debug)]
 pub struct GcOptions<'c> {
-    /// Groups that somebody needs: they pin their captures whatever their age.
+    /// Live groups: they pin their captures whatever their age.
     pub live: &'c BTreeSet<PinGroup>,
-    /// The present.
+    /// The current time.
     pub now: EpochMillis,
-    /// How long captures that nobody pins are kept, in milliseconds; never less than an hour (R41).
+    /// How long captures of other groups are kept, in milliseconds; never less than an hour (R41).
     pub keep: i64,
     /// About how many bytes are copied at most; what is left is collected the next time.
     pub effort: u64,
@@ -42,9 +42,9 @@ pub struct GcReport {
     pub dropped_groups: Vec<String>,
     /// Groups that stay, and why.
     pub kept_groups: Vec<KeptGroup>,
-    /// Objects nobody pins.
+    /// Objects that no group pins.
     pub dropped_objects: usize,
-    /// Stored bytes of objects nobody pins.
+    /// Stored bytes of objects that no group pins.
     pub dropped_bytes: u64,
     /// Objects that stay.
     pub kept_objects: usize,
@@ -71,11 +71,11 @@ pub struct KeptGroup {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum KeepReason {
-    /// Somebody needs it.
+    /// It is live.
     Live,
     /// It is less than an hour old.
     Young,
-    /// Nobody needs it, and it is not old enough to go.
+    /// It is not live, and not old enough to go.
     Recent,
 }
 
@@ -87,8 +87,13 @@ struct GcPlan {
     report: GcReport,
 }
 
-impl SnapshotStore {
-    /// Drops the groups that are not `live`, unless they are young, and every object nobody pins.
+/// Drops what no pin group needs.
+pub struct GarbageCollector<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl GarbageCollector<'_> {
+    /// Drops the groups that are not `live`, unless they are young, and every object that no group pins.
     ///
     /// With `dry_run` nothing is changed and the report says what would be.
     ///
@@ -101,30 +106,24 @@ impl SnapshotStore {
         now: EpochMillis,
         dry_run: bool,
     ) -> Result<GcReport, ObjectError> {
-        self.collect_garbage(&GcOptions {
-            live,
-            now,
-            keep: MIN_GROUP_AGE_MS,
-            effort: u64::MAX,
-            dry_run,
-        })
+        self.collect(&GcOptions { live, now, keep: MIN_GROUP_AGE_MS, effort: u64::MAX, dry_run })
     }
 
-    /// Drops what nobody pins, a bounded part of it; see [`GcOptions`].
+    /// Drops what no group pins, a bounded part of it; see [`GcOptions`].
     ///
     /// Captures go on meanwhile, and wait only while files are renamed.
     ///
     /// # Errors
     ///
     /// An object that is pinned cannot be read: then nothing is dropped.
-    pub fn collect_garbage(&self, wanted: &GcOptions<'_>) -> Result<GcReport, ObjectError> {
+    pub fn collect(&self, wanted: &GcOptions<'_>) -> Result<GcReport, ObjectError> {
         if !wanted.dry_run {
-            // Of a loan, only what is needed will ever be ours.
-            self.release_borrowed_packs()?;
+            // Only the needed objects of borrowed packs are copied.
+            self.store.packs().release_borrowed_packs()?;
         }
-        let mut ledger = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        let GcPlan { mut reach, expired, mut report } = self.plan_gc(wanted)?;
-        let packs = self.repository.list_packs()?;
+        let mut state = self.store.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        let GcPlan { mut reach, expired, mut report } = self.plan(wanted)?;
+        let packs = self.store.repository.list_packs()?;
         report.bytes_before = packs.iter().map(|pack| pack.bytes).sum();
         report.bytes_after = report.bytes_before;
         report.kept_objects = reach.len();
@@ -145,25 +144,25 @@ impl SnapshotStore {
             let (empty, mixed): (Vec<_>, Vec<_>) =
                 chosen.into_iter().partition(|pack| garbage.is_entirely_garbage(pack));
             self.rebuild_packs(&empty, &mut reach)?;
-            let was_lined_up = mixed.iter().all(|pack| ledger.lined_up.contains(&pack.stem));
+            let was_lined_up = mixed.iter().all(|pack| state.lined_up.contains(&pack.stem));
             let name = self.rebuild_packs(&mixed, &mut reach)?;
-            ledger.lined_up.extend(name.filter(|_| was_lined_up));
-            let packs = self.repository.list_packs()?;
+            state.lined_up.extend(name.filter(|_| was_lined_up));
+            let packs = self.store.repository.list_packs()?;
             report.bytes_after = packs.iter().map(|pack| pack.bytes).sum();
         }
-        ledger.last_gc = Some(wanted.now);
-        ledger.save(&self.directory)?;
+        state.last_gc = Some(wanted.now);
+        state.save(&self.store.directory)?;
         Ok(report)
     }
 
     /// Decides which groups stay, and finds what they need.
-    fn plan_gc(&self, wanted: &GcOptions<'_>) -> Result<GcPlan, ObjectError> {
+    fn plan(&self, wanted: &GcOptions<'_>) -> Result<GcPlan, ObjectError> {
         let live: BTreeSet<&str> = wanted.live.iter().map(PinGroup::reference).collect();
         let mut reach = ReachableObjects::default();
         let mut expired = BTreeMap::new();
         let mut report = GcReport { is_done: true, ..GcReport::default() };
-        for (name, tip) in self.repository.list_refs()? {
-            let capture = self.repository.read_commit(&tip)?;
+        for (name, tip) in self.store.repository.refs().list()? {
+            let capture = self.store.repository.read_commit(&tip)?;
             let newest = crate::capture_chain::capture_time(&capture);
             let group = capture.trailer("Turnstone-Group").unwrap_or(&name).to_owned();
             let age = wanted.now.since(newest);
@@ -177,7 +176,7 @@ impl SnapshotStore {
                     continue;
                 }
             };
-            reach.add_tip(&self.repository, &name, &tip)?;
+            reach.add_tip(&self.store.repository, &name, &tip)?;
             report.kept_groups.push(KeptGroup { group, why, newest });
         }
         Ok(GcPlan { reach, expired, report })
@@ -192,8 +191,8 @@ impl SnapshotStore {
         if expired.is_empty() {
             return Ok(());
         }
-        let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.repository.list_refs()?;
+        let chain = self.store.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let now = self.store.repository.refs().list()?;
         let (mut gone, mut moved) = (BTreeSet::new(), Vec::new());
         for (name, (tip, _)) in expired {
             match now.get(name) {
@@ -203,10 +202,12 @@ impl SnapshotStore {
                 }
             }
         }
-        self.repository.remove_refs(&gone)?;
+        self.store.repository.refs().remove(&gone)?;
         drop(chain);
         fail_point!("snapshot::refs_dropped", |_| Err(io::Error::other("failpoint").into()));
-        moved.into_iter().try_for_each(|(name, tip)| reach.add_tip(&self.repository, name, &tip))
+        moved
+            .into_iter()
+            .try_for_each(|(name, tip)| reach.add_tip(&self.store.repository, name, &tip))
     }
 
     /// Garbage that stays keeps what it needs: no object of the store may lack another.
@@ -221,7 +222,7 @@ impl SnapshotStore {
         for pack in others {
             for entry in pack.entries()? {
                 if !reach.has(&entry.oid) {
-                    reach.add_unpinned(&self.repository, &entry.oid)?;
+                    reach.add_unpinned(&self.store.repository, &entry.oid)?;
                 }
             }
         }
@@ -237,35 +238,35 @@ impl SnapshotStore {
         if old.is_empty() {
             return Ok(None);
         }
-        let rebuild = PackRebuild::new(&self.repository, old, &|oid| reach.has(oid))?;
+        let rebuild = PackRebuild::new(&self.store.repository, old, &|oid| reach.has(oid))?;
         let (name, _) = rebuild.finish(&|oid| reach.delta_sort_key(oid), 0)?;
         fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint").into()));
-        // A capture of the whole worktree is waited for here, where nobody waits behind us.
-        let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
+        // Waits for a running capture of the whole worktree before the exclusive lock blocks others.
+        let running = self.store.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.store.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
         let mut late = HashSet::new();
-        for (reference, tip) in self.repository.list_refs()? {
+        for (reference, tip) in self.store.repository.refs().list()? {
             if reach.tips.get(&reference) != Some(&tip) {
-                reach.add_commit(&self.repository, &tip, &mut |oid| {
+                reach.add_commit(&self.store.repository, &tip, &mut |oid| {
                     late.insert(*oid);
                 })?;
             }
         }
-        let more = PackRebuild::new(&self.repository, old, &|oid| late.contains(oid))?;
+        let more = PackRebuild::new(&self.store.repository, old, &|oid| late.contains(oid))?;
         let more = if more.object_count() > 0 { more.finish(&|_| None, 0)?.0 } else { None };
         let stays =
             |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
         let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
         // Were the packs to go first, a crash would leave files that are believed to be in them.
-        self.forget_dropped_objects(&|oid| reach.has(oid))?;
-        self.repository.hide_packs(&old)?;
+        self.store.forget_dropped_objects(&|oid| reach.has(oid))?;
+        self.store.repository.hide_packs(&old)?;
         drop((taken, running));
-        self.repository.remove_packs(&old)?;
+        self.store.repository.remove_packs(&old)?;
         Ok(name)
     }
 }
 
-/// Objects nobody pins, and our packs that hold some: their dead and their living bytes.
+/// Unpinned objects, and our packs that hold some: their dead and their live bytes.
 struct GarbageObjects<'p> {
     objects: HashSet<Oid>,
     packs: Vec<(&'p PackFile, u64, u64)>,
@@ -294,7 +295,7 @@ fn find_garbage<'p>(
 }
 
 impl<'p> GarbageObjects<'p> {
-    /// Tells whether nothing of a pack stays.
+    /// True if nothing of a pack stays.
     fn is_entirely_garbage(&self, pack: &PackFile) -> bool {
         self.packs.iter().any(|(it, _, alive)| it.stem == pack.stem && *alive == 0)
     }

@@ -1,4 +1,4 @@
-//! Where the user's repository stands: commit, branch and index, read and never written (R5, R10).
+//! The position of the user's repository: commit, branch and index, read and never written (R5, R10).
 
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ const PACKED_BYTES: u64 = 64 << 20;
 /// What git writes for a branch in a repository whose references it keeps elsewhere.
 const REFTABLE_HEAD: &str = "refs/heads/.invalid";
 
-/// Reads where the repository stands whose files begin at `root`; nothing outside of one.
+/// Reads the position of the repository whose files begin at `root`; `None` outside of one.
 ///
 /// What is there and cannot be read makes the point an unknown one; it is never taken for nothing.
 #[must_use]
@@ -79,7 +79,7 @@ fn read_position(git_dir: &Path) -> io::Result<GitPosition> {
     })
 }
 
-/// What a reference names; nothing if it is not there, as on a branch without a commit.
+/// What a reference names; `None` if it is not there, as on a branch without a commit.
 fn resolve_ref(folders: &[&Path], name: &str) -> io::Result<Option<String>> {
     // A name that leads elsewhere is no reference.
     if !name.starts_with("refs/") || name.split('/').any(|part| part == "..") {

@@ -1,7 +1,7 @@
 //! Ignore rules: the patterns that apply in a directory, innermost first (R7).
 //!
 //! Patterns are gitoxide's, so they mean what they mean to git. A repository's rules end at its
-//! border: a nested one starts with a chain of its own.
+//! border: a nested one starts with a new chain.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ impl IgnoreRules {
         Self(Some(Arc::new(IgnoreRuleNode { list, prefix, above: self.0.clone() })))
     }
 
-    /// Tells whether both are the very same rules, not only equal ones.
+    /// True if both are the very same rules, not only equal ones.
     pub(crate) fn is_same_chain(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -45,7 +45,7 @@ impl IgnoreRules {
         }
     }
 
-    /// Tells whether the rules hide `path`, given from the root of the worktree.
+    /// True if the rules hide `path`, given from the root of the worktree.
     pub(crate) fn is_ignored(&self, path: &[u8], is_dir: bool) -> bool {
         let mut node = self.0.as_ref();
         while let Some(IgnoreRuleNode { list, prefix, above }) = node.map(Arc::as_ref) {

@@ -1,6 +1,6 @@
-//! The audit: a stat walk compared with the picture and with what the journal has yet to tell (R8).
+//! The audit: a stat walk compared with the index and with pending events of the journal (R8).
 //!
-//! Changes nothing in the store. A change that nobody told of makes the journal distrusted.
+//! Changes nothing in the store. A change without an event makes the journal distrusted.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -10,16 +10,16 @@ use rayon::prelude::*;
 use serde::Serialize;
 use turnstone_core::time::EpochMillis;
 
-use crate::capture::CaptureError;
+use crate::capture::{CaptureError, filesystem_now};
+use crate::change_journal::WorktreeJournal;
 use crate::file_hashing::{CurrentContent, HashedFiles, read_current_content};
 use crate::file_watch::{DrainedEvents, FileWatcher, JournalState};
 use crate::path::{RelPath, is_git_directory};
-use crate::snapshot_store::SnapshotStore;
 use crate::stat_cache::CachedFile;
 use crate::worktree_index::{IndexEntry, WorktreeIndex, join_name, split_parent};
 use crate::worktree_walk::{EntryKind, NamedEntry, ScanDelta, WorktreeWalker};
 
-/// A call that changes a file is told when it ends; so long is waited for one that has not.
+/// A write is reported when its call ends; the audit waits this long for a late event.
 const EVENT_WAITS: [Duration; 3] =
     [Duration::ZERO, Duration::from_millis(20), Duration::from_millis(200)];
 
@@ -32,7 +32,7 @@ pub struct JournalAudit {
     pub missed: Vec<RelPath>,
 }
 
-impl SnapshotStore {
+impl WorktreeJournal<'_> {
     /// Compares the worktree with what captures rely on; a change the journal missed ends it (R8).
     ///
     /// It may run in the background: a capture that comes meanwhile waits, writers do not. Without a
@@ -41,25 +41,25 @@ impl SnapshotStore {
     /// # Errors
     ///
     /// The worktree cannot be walked.
-    pub fn audit_journal(&self, now: EpochMillis) -> Result<JournalAudit, CaptureError> {
-        let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        self.worktree.check_root()?;
+    pub fn audit(&self, now: EpochMillis) -> Result<JournalAudit, CaptureError> {
+        let running = self.store.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        self.store.worktree.check_root()?;
         let watch = {
-            let journal = self.lock_journal();
+            let journal = self.lock();
             journal.watch.clone().filter(|_| journal.state == JournalState::On)
         };
-        let mut picture = self.lock_worktree_index();
-        let Some(watch) = watch.filter(|_| picture.is_complete()) else {
+        let mut worktree_index = self.store.lock_worktree_index();
+        let Some(watch) = watch.filter(|_| worktree_index.is_complete()) else {
             return Ok(JournalAudit::default());
         };
-        let suspects = self.find_differing_paths(&picture)?;
-        let (mut missed, proven) = self.confirm_missed(&picture, &suspects, &watch)?;
+        let suspects = self.find_differing_paths(&worktree_index)?;
+        let (mut missed, proven) = self.confirm_missed(&worktree_index, &suspects, &watch)?;
         // What was read and found unchanged need not be read by the next audit.
-        picture.apply_scan(proven, HashedFiles::default(), false);
+        worktree_index.apply_scan(proven, HashedFiles::default(), false);
         missed.sort_unstable();
-        let files = picture.file_count();
-        drop((picture, running));
-        let mut journal = self.lock_journal();
+        let files = worktree_index.file_count();
+        drop((worktree_index, running));
+        let mut journal = self.lock();
         journal.audits += 1;
         journal.missed += missed.len();
         journal.record_comparison(now);
@@ -69,17 +69,17 @@ impl SnapshotStore {
         Ok(JournalAudit { files, missed })
     }
 
-    /// The paths that are not as the picture has them.
+    /// The paths that differ from the index.
     fn find_differing_paths(
         &self,
-        picture: &WorktreeIndex,
+        worktree_index: &WorktreeIndex,
     ) -> Result<BTreeSet<RelPath>, CaptureError> {
-        let forced = picture.last_forced_paths();
+        let forced = worktree_index.last_forced_paths();
         let walker = WorktreeWalker {
-            worktree: &self.worktree,
-            selection: &self.selection,
+            worktree: &self.store.worktree,
+            selection: &self.store.selection,
             forced: &forced,
-            index: picture,
+            index: worktree_index,
             trust_index_rules: true,
             watch: None,
             delta: Mutex::default(),
@@ -89,12 +89,12 @@ impl SnapshotStore {
         let mut add =
             |folder: &[u8], name: &[u8]| suspects.extend(RelPath::in_folder(folder, name).ok());
         for listing in &listings {
-            // A folder that is new is told of in the one above.
-            let Some(node) = picture.folder(&listing.folder) else {
+            // A new folder is listed in its parent.
+            let Some(node) = worktree_index.folder(&listing.folder) else {
                 continue;
             };
-            for (name, sight) in &listing.entries {
-                match (sight, node.find(name)) {
+            for (name, kind) in &listing.entries {
+                match (kind, node.find(name)) {
                     (EntryKind::Known(_), _) | (EntryKind::Folder, Some(IndexEntry::Folder(_))) => {
                     }
                     (EntryKind::Skipped(one), Some(IndexEntry::Skipped(other))) if one == other => {
@@ -114,24 +114,26 @@ impl SnapshotStore {
         Ok(suspects)
     }
 
-    /// Parts real misses from what is about to be told, and from what did not change after all.
+    /// Separates missed changes from those whose event is pending and from those that did not happen.
     fn confirm_missed(
         &self,
-        picture: &WorktreeIndex,
+        worktree_index: &WorktreeIndex,
         suspects: &BTreeSet<RelPath>,
         watch: &Arc<FileWatcher>,
     ) -> Result<(Vec<RelPath>, ScanDelta), CaptureError> {
-        let clock = self.filesystem_now()?;
+        let clock = filesystem_now(&self.store.directory)?;
         let mut left: Vec<RelPath> = suspects.iter().cloned().collect();
         let mut proven = Vec::new();
         for wait in EVENT_WAITS {
             if left.is_empty() {
                 break;
             }
-            let told = watch.peek(wait);
-            left.retain(|path| !will_be_scanned(picture, &told, path));
-            let looked: Vec<Option<CachedFile>> =
-                left.par_iter().map(|path| self.reread_unchanged(picture, path, clock)).collect();
+            let reported = watch.peek(wait);
+            left.retain(|path| !will_be_scanned(worktree_index, &reported, path));
+            let looked: Vec<Option<CachedFile>> = left
+                .par_iter()
+                .map(|path| self.reread_unchanged(worktree_index, path, clock))
+                .collect();
             let mut still = Vec::new();
             for (path, cached) in left.into_iter().zip(looked) {
                 match (cached, split_parent(path.as_bytes())) {
@@ -148,18 +150,18 @@ impl SnapshotStore {
         Ok((left, ScanDelta { entries: proven, ..ScanDelta::default() }))
     }
 
-    /// Reads a file; what it is if it is as the picture has it, though its times may not be.
+    /// Reads a file; `Some` if its content is as in the index, even if its times differ.
     fn reread_unchanged(
         &self,
-        picture: &WorktreeIndex,
+        worktree_index: &WorktreeIndex,
         path: &RelPath,
         clock: i64,
     ) -> Option<CachedFile> {
         let (folder, name) = split_parent(path.as_bytes())?;
-        let IndexEntry::File(known) = picture.folder(folder)?.find(name)? else {
+        let IndexEntry::File(known) = worktree_index.folder(folder)?.find(name)? else {
             return None;
         };
-        match read_current_content(&self.worktree, path) {
+        match read_current_content(&self.store.worktree, path) {
             CurrentContent::Present(stat, leaf, _)
                 if leaf == known.leaf && stat.perm == known.stat.perm =>
             {
@@ -172,22 +174,26 @@ impl SnapshotStore {
     }
 }
 
-/// Tells whether the next capture would look at `path` anyway.
-fn will_be_scanned(picture: &WorktreeIndex, told: &DrainedEvents, path: &RelPath) -> bool {
-    if told.loss.is_some()
-        || picture.always_rescanned().contains(path)
-        || picture.hard_linked_files().contains(path)
+/// True if the next capture would look at `path` anyway.
+fn will_be_scanned(
+    worktree_index: &WorktreeIndex,
+    reported: &DrainedEvents,
+    path: &RelPath,
+) -> bool {
+    if reported.loss.is_some()
+        || worktree_index.always_rescanned().contains(path)
+        || worktree_index.hard_linked_files().contains(path)
     {
         return true;
     }
     let mut folder = Vec::new();
     for part in path.parts() {
-        let at = picture.folder(&folder).map(|node| &node.rules);
+        let at = worktree_index.folder(&folder).map(|node| &node.rules);
         // What the user's repository changed, captures look up by themselves.
         if at.and_then(|place| place.repo.as_ref()).is_some_and(|repo| repo.has_changed()) {
             return true;
         }
-        if let Some(names) = told.names.get(&folder) {
+        if let Some(names) = reported.names.get(&folder) {
             let decides = |name: &[u8]| name == b".gitignore" || is_git_directory(name);
             if names.contains(part) || names.iter().any(|name| decides(name)) {
                 return true;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use gix::objs::Kind;
 use serde::{Deserialize, Serialize};
 
-use crate::object_store::Oid;
+use crate::object_store::hash_object;
 
 /// A pin group: an opaque name, and the reference its captures are chained on (R9).
 ///
@@ -28,7 +28,7 @@ impl PinGroup {
             .take(40)
             .collect::<String>()
             .to_ascii_lowercase();
-        if let Ok(hash) = Oid::hash_of(Kind::Blob, name.as_bytes()) {
+        if let Ok(hash) = hash_object(Kind::Blob, name.as_bytes()) {
             let short = hash.0.iter().take(8);
             reference.push('-');
             // Writing to a string does not fail.

@@ -1,4 +1,4 @@
-//! Reach: which objects captures need, and where each stands among its like.
+//! Reachability: which objects captures need, and how similar ones are sorted for deltas.
 //!
 //! Every tree is looked at once, so the cost follows what differs between captures.
 
@@ -25,7 +25,7 @@ impl ReachableObjects {
         self.sort_keys.len()
     }
 
-    /// Where an object stands among others like it; commits are not worth lining up.
+    /// The sort key of an object among similar ones; commits get none, deltas of them save nothing.
     pub(crate) fn delta_sort_key(&self, oid: &Oid) -> Option<DeltaSortKey> {
         self.sort_keys.get(oid).copied().filter(|place| place.path != 0)
     }
@@ -42,7 +42,7 @@ impl ReachableObjects {
         Ok(())
     }
 
-    /// Adds a commit and everything it needs, oldest first; `new` is told of each object.
+    /// Adds a commit and everything it needs, oldest first; `new` is called for each object.
     pub(crate) fn add_commit(
         &mut self,
         repository: &ObjectRepository,
@@ -113,7 +113,7 @@ impl ReachableObjects {
         Ok(())
     }
 
-    /// Adds an object that nobody pins, and what it needs, so that it stays whole while it stays.
+    /// Adds an unpinned object and what it needs, so that it stays complete while it stays.
     pub(crate) fn add_unpinned(
         &mut self,
         repository: &ObjectRepository,
@@ -147,7 +147,7 @@ pub(crate) fn reach_all_refs(
     repository: &ObjectRepository,
 ) -> Result<ReachableObjects, ObjectError> {
     let mut reach = ReachableObjects::default();
-    for (name, tip) in repository.list_refs()? {
+    for (name, tip) in repository.refs().list()? {
         reach.add_tip(repository, &name, &tip)?;
     }
     Ok(reach)

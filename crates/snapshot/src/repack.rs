@@ -1,4 +1,4 @@
-//! Upkeep: small packs become one, versions become deltas, and captures hardly notice (R13, R41).
+//! Repacking: small packs are merged and versions become deltas while captures go on (R13, R41).
 //!
 //! A new pack is built while captures go on. Only then, for as long as it takes to rename a few files,
 //! captures wait; old packs go afterwards. Killed anywhere, the store holds everything it held.
@@ -27,7 +27,7 @@ const MAX_INLINE_MERGE_BYTES: u64 = 32 << 20;
 
 const HOUR: i64 = 3_600_000;
 
-/// What upkeep remembers. A hint: lost, some work is done again.
+/// The state of maintenance. A hint: if it is lost, some work is repeated.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct MaintenanceState {
@@ -54,7 +54,7 @@ impl MaintenanceState {
 /// Who asks whether it is time to collect (R41).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MaintenanceInterval {
-    /// A keeper that is idle: hourly.
+    /// An idle store owner: hourly.
     Hourly,
     /// A command that is about to end: daily.
     Daily,
@@ -68,7 +68,7 @@ impl MaintenanceInterval {
         }
     }
 
-    /// Tells whether a collection is due at `now`; one from the future does not count.
+    /// True if a collection is due at `now`; one from the future does not count.
     #[must_use]
     pub fn is_due(self, last: Option<EpochMillis>, now: EpochMillis) -> bool {
         last.is_none_or(|last| now.since(last) >= self.millis() || last > now)
@@ -88,7 +88,12 @@ pub struct RepackReport {
     pub is_done: bool,
 }
 
-impl SnapshotStore {
+/// Merging of packs, and the end of borrowing the user's packs.
+pub struct PackMaintenance<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl PackMaintenance<'_> {
     /// Merges small packs and tells versions of a file as changes of each other, a bounded part.
     ///
     /// At most about `effort` bytes are copied, and four times as many unpacked; call it again until
@@ -98,32 +103,32 @@ impl SnapshotStore {
     ///
     /// The store cannot be read or written; nothing is lost then.
     pub fn repack(&self, effort: u64) -> Result<RepackReport, ObjectError> {
-        let mut ledger = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        let packs = self.repository.list_packs()?;
-        let chosen = choose_packs(&packs, &ledger.lined_up, effort);
+        let mut state = self.store.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        let packs = self.store.repository.list_packs()?;
+        let chosen = choose_packs(&packs, &state.lined_up, effort);
         let mut merged = RepackReport { is_done: true, ..RepackReport::default() };
         merged.bytes_before = packs.iter().map(|pack| pack.bytes).sum();
         merged.bytes_after = merged.bytes_before;
         if !chosen.is_empty() {
-            let reach = reach_all_refs(&self.repository)?;
-            let rebuild = PackRebuild::new(&self.repository, &chosen, &|_| true)?;
+            let reach = reach_all_refs(&self.store.repository)?;
+            let rebuild = PackRebuild::new(&self.store.repository, &chosen, &|_| true)?;
             let done =
                 rebuild.finish(&|oid| reach.delta_sort_key(oid), effort.saturating_mul(4))?;
             let (name, was_enough) = done;
             self.replace_packs(&chosen, name.as_deref())?;
             merged.packs = chosen.len();
             let before: u64 = chosen.iter().map(|pack| pack.bytes).sum();
-            let packs = self.repository.list_packs()?;
+            let packs = self.store.repository.list_packs()?;
             // Unfinished work that gains nothing is not taken up again.
             let made = packs.iter().find(|pack| Some(&pack.stem) == name.as_ref());
             let is_done = |pack: &&PackFile| was_enough || pack.bytes > before - before / 50;
-            ledger.lined_up.extend(made.filter(is_done).map(|pack| pack.stem.clone()));
+            state.lined_up.extend(made.filter(is_done).map(|pack| pack.stem.clone()));
         }
-        let packs = self.repository.list_packs()?;
-        ledger.lined_up.retain(|stem| packs.iter().any(|pack| pack.stem == *stem));
-        ledger.save(&self.directory)?;
+        let packs = self.store.repository.list_packs()?;
+        state.lined_up.retain(|stem| packs.iter().any(|pack| pack.stem == *stem));
+        state.save(&self.store.directory)?;
         merged.bytes_after = packs.iter().map(|pack| pack.bytes).sum();
-        merged.is_done = choose_packs(&packs, &ledger.lined_up, effort).is_empty();
+        merged.is_done = choose_packs(&packs, &state.lined_up, effort).is_empty();
         Ok(merged)
     }
 
@@ -133,23 +138,23 @@ impl SnapshotStore {
     ///
     /// The store cannot be read or written; nothing is lost then.
     pub fn merge_packs(&self) -> io::Result<()> {
-        let ledger = self.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        self.merge_smallest_packs(MAX_MERGED_PACK_BYTES, ledger)
+        let state = self.store.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        self.merge_smallest_packs(MAX_MERGED_PACK_BYTES, state)
     }
 
     /// Merges packs when there are many; a process can see a fixed number of them only.
     pub(crate) fn merge_packs_if_many(&self) -> Result<(), CaptureError> {
-        // Whoever has these locks does the same, or is a capture that others must not wait for.
-        let (Ok(ledger), Ok(running)) =
-            (self.maintenance.try_lock(), self.baseline_lock.try_lock())
+        // The holder of these locks does the same, or is a capture that must not be waited for.
+        let (Ok(state), Ok(running)) =
+            (self.store.maintenance.try_lock(), self.store.baseline_lock.try_lock())
         else {
             return Ok(());
         };
         drop(running);
-        if self.repository.list_packs()?.len() <= MAX_PACKS {
+        if self.store.repository.list_packs()?.len() <= MAX_PACKS {
             return Ok(());
         }
-        match self.merge_smallest_packs(MAX_INLINE_MERGE_BYTES, ledger) {
+        match self.merge_smallest_packs(MAX_INLINE_MERGE_BYTES, state) {
             // A full disk is the capture's own to tell: it may need less.
             Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error.into()),
             Ok(()) | Err(_) => Ok(()),
@@ -160,9 +165,9 @@ impl SnapshotStore {
     fn merge_smallest_packs(
         &self,
         effort: u64,
-        ledger: MutexGuard<'_, MaintenanceState>,
+        state: MutexGuard<'_, MaintenanceState>,
     ) -> io::Result<()> {
-        let packs = self.repository.list_packs()?;
+        let packs = self.store.repository.list_packs()?;
         let mut small = mergeable_packs(&packs);
         let mut sum = 0;
         small.retain(|pack| {
@@ -170,11 +175,11 @@ impl SnapshotStore {
             sum <= effort
         });
         if small.len() > 1 {
-            let rebuild = PackRebuild::new(&self.repository, &small, &|_| true)?;
+            let rebuild = PackRebuild::new(&self.store.repository, &small, &|_| true)?;
             let (name, _) = rebuild.finish(&|_| None, 0)?;
             self.replace_packs(&small, name.as_deref())?;
         }
-        drop(ledger);
+        drop(state);
         Ok(())
     }
 
@@ -183,12 +188,12 @@ impl SnapshotStore {
         fail_point!("snapshot::repacked", |_| Err(io::Error::other("failpoint")));
         let old: Vec<&PackFile> =
             old.iter().copied().filter(|pack| Some(pack.stem.as_str()) != new).collect();
-        // A capture of the whole worktree is waited for here, where nobody waits behind us.
-        let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
-        self.repository.hide_packs(&old)?;
+        // Waits for a running capture of the whole worktree before the exclusive lock blocks others.
+        let running = self.store.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.store.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
+        self.store.repository.hide_packs(&old)?;
         drop((taken, running));
-        self.repository.remove_packs(&old)
+        self.store.repository.remove_packs(&old)
     }
 }
 

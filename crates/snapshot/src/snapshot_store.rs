@@ -1,16 +1,27 @@
-//! A store of one worktree, open: the repository, what is remembered of the files, and the locks.
+//! The open store of one worktree: its repository, its index of the files, and its locks.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::{self, Seek, Write};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
-use crate::capture_selection::CaptureSelection;
-use crate::change_journal::ChangeJournal;
+use crate::capture_catalog::CaptureCatalog;
+use crate::capture_expiry::CaptureExpiry;
+use crate::capture_pins::CapturePins;
+use crate::capture_rules::CaptureRules;
+use crate::change_journal::{ChangeJournal, WorktreeJournal};
+use crate::diff::CaptureDiffs;
+use crate::disk_usage::StoreInspection;
+use crate::eviction::CaptureEviction;
+use crate::forget::PathForgetter;
+use crate::gc::GarbageCollector;
 use crate::object_store::{ObjectRepository, Oid};
 use crate::path::RelPath;
-use crate::repack::MaintenanceState;
-use crate::storage_budget::{BudgetUsage, FreeSpaceFloor, disk_free_and_floor};
+use crate::repack::{MaintenanceState, PackMaintenance};
+use crate::restore::{OperationLog, RestorePlanner, RestoreRunner};
+use crate::storage_budget::{
+    BudgetUsage, FreeSpaceFloor, StorageBudget, StoreBudget, disk_free_and_floor,
+};
 use crate::worktree::{RootError, Worktree};
 use crate::worktree_index::WorktreeIndex;
 
@@ -20,7 +31,7 @@ pub enum StoreOpenError {
     /// The worktree is not usable.
     #[error(transparent)]
     Root(#[from] RootError),
-    /// Another process keeps the store (R11): ask it, or wait until it ends.
+    /// Another process owns the store (R11): send it requests, or wait until it ends.
     #[error("the snapshot store is in use by another process ({0})")]
     Locked(String),
     /// The store directory cannot be read or written.
@@ -28,40 +39,40 @@ pub enum StoreOpenError {
     Io(#[from] io::Error),
 }
 
-/// The shadow repository of one worktree.
+/// The snapshot store of one worktree, opened by its only writer.
 ///
 /// Captures of named paths never wait for a capture of the whole worktree (R6).
 pub struct SnapshotStore {
     pub(crate) directory: PathBuf,
     pub(crate) worktree: Worktree,
-    pub(crate) selection: CaptureSelection,
+    pub(crate) selection: CaptureRules,
     pub(crate) repository: ObjectRepository,
     pub(crate) state: Mutex<StoreState>,
     /// Held from reading a group's reference to writing it.
     pub(crate) chain_lock: Mutex<()>,
     /// Held by the one capture of the whole worktree that runs.
     pub(crate) baseline_lock: Mutex<()>,
-    /// What the last one saw; taken out by the one that runs.
+    /// What the last one saw; taken out while one runs.
     worktree_index: Mutex<WorktreeIndex>,
     pub(crate) journal: Mutex<ChangeJournal>,
-    /// Read by whoever relies on objects being there; written by whoever takes some away.
+    /// Locked shared while objects are relied on, exclusively while some are removed.
     pub(crate) objects_lock: RwLock<()>,
     pub(crate) budget_usage: Mutex<BudgetUsage>,
-    /// Held by the one upkeep that runs, before any other lock.
+    /// Held by the one maintenance that runs, before any other lock.
     pub(crate) maintenance: Mutex<MaintenanceState>,
-    /// Held while a restore that is logged runs: they are done one after the other.
+    /// Held while a logged restore runs: they run one after the other.
     pub(crate) restore_lock: Mutex<()>,
-    /// The kernel's lock on the store, freed when this process ends, however it ends; nothing for
-    /// one who only reads.
+    /// The kernel's lock on the store, freed when this process ends, however it ends; `None` for
+    /// a reader.
     owner_lock: Option<std::fs::File>,
 }
 
-/// What is known from captures before.
+/// What is known from earlier captures.
 #[derive(Default)]
 pub(crate) struct StoreState {
-    /// Paths a caller forced, for ever (R1).
+    /// Paths that callers forced; every capture selects them (R1).
     pub(crate) forced: Arc<BTreeSet<RelPath>>,
-    /// Where captures were found whose commits were written anew: a hint, looked at before it is
+    /// Where captures were found whose commits were rewritten: a hint, verified before it is
     /// believed.
     pub(crate) rewritten: HashMap<Oid, Oid>,
 }
@@ -78,9 +89,9 @@ impl StoreState {
 }
 
 impl SnapshotStore {
-    /// Opens the store in `folder`, made if it is not there, for `worktree`.
+    /// Opens the store in `folder` for `worktree`; creates it if it does not exist.
     ///
-    /// What a crash left half written is swept; a store that never got finished is finished.
+    /// Removes what a crash left half written and completes a store whose creation was interrupted.
     ///
     /// # Errors
     ///
@@ -88,43 +99,57 @@ impl SnapshotStore {
     pub fn open(
         folder: &Path,
         worktree: Worktree,
-        mut selection: CaptureSelection,
+        mut selection: CaptureRules,
     ) -> Result<Self, StoreOpenError> {
         worktree.check_root()?;
         fs_err::create_dir_all(folder)?;
         let folder = fs_err::canonicalize(folder)?;
-        let keeper = acquire_owner_lock(&folder)?;
+        let owner = acquire_owner_lock(&folder)?;
         let repository = ObjectRepository::open(&folder.join("git"))?;
         repository.set_free_space_floor(disk_free_and_floor(&folder, FreeSpaceFloor::Default)?.1);
         if selection.own_data.is_none() {
             selection.own_data = worktree.relative_path_of(&folder);
         }
-        let picture = WorktreeIndex::load(&folder.join("stat-cache"));
-        let memory = StoreState::load(&folder)?;
-        let upkeep = Mutex::new(MaintenanceState::load(&folder));
+        let worktree_index = WorktreeIndex::load(&folder.join("stat-cache"));
+        let state = StoreState::load(&folder)?;
+        let maintenance = Mutex::new(MaintenanceState::load(&folder));
         Ok(Self {
             directory: folder,
             worktree,
             selection,
             repository,
-            state: Mutex::new(memory),
+            state: Mutex::new(state),
             chain_lock: Mutex::default(),
             baseline_lock: Mutex::default(),
-            worktree_index: Mutex::new(picture),
+            worktree_index: Mutex::new(worktree_index),
             journal: Mutex::default(),
             objects_lock: RwLock::default(),
             budget_usage: Mutex::default(),
-            maintenance: upkeep,
+            maintenance,
             restore_lock: Mutex::default(),
-            owner_lock: Some(keeper),
+            owner_lock: Some(owner),
         })
     }
 
-    /// Opens a store that somebody else keeps, to read from it; nothing of it is written.
+    /// Sets the budget. Without this the usual one for a single store is in force.
+    ///
+    /// # Errors
+    ///
+    /// The free space of the disk cannot be determined.
+    pub fn with_budget(self, budget: StorageBudget) -> io::Result<Self> {
+        let (_, floor) = disk_free_and_floor(self.git_dir(), budget.floor)?;
+        self.repository.set_free_space_floor(floor);
+        let mut account = self.budget_usage.lock().unwrap_or_else(PoisonError::into_inner);
+        *account = BudgetUsage::new(budget);
+        drop(account);
+        Ok(self)
+    }
+
+    /// Opens a store that another process owns, for reading; nothing in it is written.
     pub(crate) fn open_read_only(
         folder: &Path,
         worktree: Worktree,
-        selection: CaptureSelection,
+        selection: CaptureRules,
     ) -> Result<Self, StoreOpenError> {
         let repository = ObjectRepository::open_read_only(&folder.join("git"))?;
         Ok(Self {
@@ -145,7 +170,7 @@ impl SnapshotStore {
         })
     }
 
-    /// Tells others where the keeper can be asked; for those who find the store kept.
+    /// Writes into the lock file where the owner listens, for other processes.
     pub(crate) fn announce_socket(&self, text: &str) -> io::Result<()> {
         match &self.owner_lock {
             Some(file) => write_lock_holder(file, text),
@@ -165,12 +190,7 @@ impl SnapshotStore {
         &self.worktree
     }
 
-    /// How many objects were stored since the store was opened.
-    pub(crate) fn stored_object_count(&self) -> u64 {
-        self.repository.stored_object_count()
-    }
-
-    /// Makes sure that no object goes while the answer is held.
+    /// Ensures that no object is removed while the guard is held.
     pub(crate) fn lock_objects_shared(&self) -> RwLockReadGuard<'_, ()> {
         self.objects_lock.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -179,21 +199,21 @@ impl SnapshotStore {
         self.worktree_index.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes the picture out, so that nobody meets a half-changed one; the caller puts it back.
+    /// Takes the index out, so that no other thread sees a half-changed one; the caller puts it back.
     pub(crate) fn take_worktree_index(&self) -> WorktreeIndex {
         std::mem::take(&mut *self.lock_worktree_index())
     }
 
-    /// Forgets whatever is remembered of objects that are not `kept`: they left the store.
+    /// Drops index entries whose objects are not `kept`, because these leave the store.
     pub(crate) fn forget_dropped_objects(&self, kept: &dyn Fn(&Oid) -> bool) -> io::Result<()> {
-        let mut picture = self.lock_worktree_index();
-        if picture.are_objects_kept(kept) {
+        let mut worktree_index = self.lock_worktree_index();
+        if worktree_index.are_objects_kept(kept) {
             return Ok(());
         }
-        picture.retain_stat_cache(|_, _, cached| kept(&cached.leaf.blob));
+        worktree_index.retain_stat_cache(|_, _, cached| kept(&cached.leaf.blob));
         let path = self.directory.join("stat-cache");
-        picture.save(&path, true)?;
-        // Were the objects to go first, a crash would leave files that are believed to be in them.
+        worktree_index.save(&path, true)?;
+        // Before the objects go: after a crash the index must not refer to missing objects.
         fs_err::File::open(path)?.sync_all()?;
         fs_err::File::open(&self.directory)?.sync_all()
     }
@@ -203,9 +223,99 @@ impl SnapshotStore {
     }
 }
 
+/// Each subject of the store is a type that borrows what it works on.
+impl SnapshotStore {
+    /// The captures in the store.
+    #[must_use]
+    pub fn captures(&self) -> CaptureCatalog<'_> {
+        CaptureCatalog {
+            repository: &self.repository,
+            state: &self.state,
+            root: self.worktree.path(),
+        }
+    }
+
+    /// Differences between captures and the worktree.
+    #[must_use]
+    pub fn diffs(&self) -> CaptureDiffs<'_> {
+        CaptureDiffs { store: self }
+    }
+
+    /// Plans for restoring files.
+    #[must_use]
+    pub fn planner(&self) -> RestorePlanner<'_> {
+        RestorePlanner { repository: &self.repository, worktree: &self.worktree }
+    }
+
+    /// Carrying plans out.
+    #[must_use]
+    pub fn restores(&self) -> RestoreRunner<'_> {
+        RestoreRunner { store: self }
+    }
+
+    /// The operations that were carried out.
+    #[must_use]
+    pub fn operations(&self) -> OperationLog<'_> {
+        OperationLog { directory: &self.directory }
+    }
+
+    /// Pinning captures in further groups.
+    #[must_use]
+    pub fn pins(&self) -> CapturePins<'_> {
+        CapturePins { store: self }
+    }
+
+    /// The journal of the worktree.
+    #[must_use]
+    pub fn journal(&self) -> WorktreeJournal<'_> {
+        WorktreeJournal { store: self }
+    }
+
+    /// What the store uses and may use.
+    pub(crate) fn budget(&self) -> StoreBudget<'_> {
+        StoreBudget { store: self }
+    }
+
+    /// Making room.
+    #[must_use]
+    pub fn eviction(&self) -> CaptureEviction<'_> {
+        CaptureEviction { store: self }
+    }
+
+    /// Expiry of old captures.
+    #[must_use]
+    pub fn expiry(&self) -> CaptureExpiry<'_> {
+        CaptureExpiry { store: self }
+    }
+
+    /// Garbage collection.
+    #[must_use]
+    pub fn collector(&self) -> GarbageCollector<'_> {
+        GarbageCollector { store: self }
+    }
+
+    /// Maintenance of packs.
+    #[must_use]
+    pub fn packs(&self) -> PackMaintenance<'_> {
+        PackMaintenance { store: self }
+    }
+
+    /// Disk usage and verification.
+    #[must_use]
+    pub fn inspection(&self) -> StoreInspection<'_> {
+        StoreInspection { store: self }
+    }
+
+    /// Removing paths from every capture.
+    #[must_use]
+    pub fn forgetter(&self) -> PathForgetter<'_> {
+        PathForgetter { store: self }
+    }
+}
+
 impl Drop for SnapshotStore {
     fn drop(&mut self) {
-        // One who only reads has nothing to leave.
+        // A reader has nothing to save.
         if self.owner_lock.is_none() {
             return;
         }
@@ -214,7 +324,7 @@ impl Drop for SnapshotStore {
     }
 }
 
-/// Becomes the keeper of the store: the only writer of its packs, references and stat cache (R11).
+/// Becomes the owner of the store: the only writer of its packs, references and stat cache (R11).
 pub(crate) fn acquire_owner_lock(folder: &Path) -> Result<std::fs::File, StoreOpenError> {
     let path = folder.join("keeper");
     let mut options = fs_err::OpenOptions::new();
@@ -231,7 +341,7 @@ pub(crate) fn acquire_owner_lock(folder: &Path) -> Result<std::fs::File, StoreOp
     Ok(file)
 }
 
-/// Writes into the lock file who holds it, for messages only: that is the kernel's to say.
+/// Writes into the lock file who holds it, for messages only: the kernel's lock decides.
 fn write_lock_holder(mut file: &std::fs::File, more: &str) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

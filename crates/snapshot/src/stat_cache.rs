@@ -6,7 +6,7 @@
 use std::io::{self, Write};
 use std::path::Path;
 
-use crate::object_store::{LeafMode, Oid, TreeLeaf};
+use crate::object_store::{FileMode, Oid, TreeLeaf};
 use crate::path::RelPath;
 use crate::worktree::{FileKind, FileStat};
 
@@ -33,7 +33,7 @@ impl CachedFile {
         Self { stat, leaf, racy: stat.ctime.max(stat.mtime) >= clock - grain }
     }
 
-    /// Tells whether a file with these facts has the remembered bytes.
+    /// True if a file with these facts has the remembered bytes.
     pub(crate) fn proves_unchanged(&self, stat: &FileStat) -> bool {
         !self.racy && self.stat.is_unchanged(stat)
     }
@@ -97,7 +97,7 @@ fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
 fn encode_file(out: &mut Vec<u8>, name: &[u8], cached: &CachedFile) {
     let CachedFile { stat, leaf, racy } = cached;
     put_bytes(out, name);
-    out.push(u8::from(*racy) | u8::from(leaf.mode == LeafMode::Link) << 1);
+    out.push(u8::from(*racy) | u8::from(leaf.mode == FileMode::Link) << 1);
     out.extend_from_slice(&stat.perm.to_le_bytes());
     for number in [stat.size, stat.ino, stat.dev, stat.nlink] {
         out.extend_from_slice(&number.to_le_bytes());
@@ -162,11 +162,11 @@ fn take<const N: usize>(rest: &mut &[u8]) -> Option<[u8; N]> {
 }
 
 /// The mode git gives a file.
-pub(crate) fn leaf_mode_of(stat: &FileStat) -> LeafMode {
+pub(crate) fn leaf_mode_of(stat: &FileStat) -> FileMode {
     match stat.kind {
-        FileKind::Link => LeafMode::Link,
-        _ if stat.is_executable() => LeafMode::Exec,
-        FileKind::File | FileKind::Directory | FileKind::Special => LeafMode::File,
+        FileKind::Link => FileMode::Link,
+        _ if stat.is_executable() => FileMode::Exec,
+        FileKind::File | FileKind::Directory | FileKind::Special => FileMode::File,
     }
 }
 
@@ -185,7 +185,7 @@ mod tests {
             dev: 8,
             nlink: 1,
         };
-        let leaf = TreeLeaf { blob: Oid([9; 20]), mode: LeafMode::Exec };
+        let leaf = TreeLeaf { blob: Oid([9; 20]), mode: FileMode::Exec };
         CachedFile::new(stat, leaf, 9_000_000_000)
     }
 

@@ -1,4 +1,4 @@
-//! Removing a whole store: only one that is a store, only below the folder of stores, only if nobody
+//! Removing a whole store: only one that is a store, only below the folder of stores, only if no process
 //! keeps it.
 
 use std::io;
@@ -24,7 +24,7 @@ pub enum RemovalError {
     /// A process keeps the store (R11).
     #[error("the snapshot store is in use by another process ({0})")]
     Locked(String),
-    /// The disk said no.
+    /// The disk reported an error.
     #[error("the snapshot store could not be removed")]
     Io(#[from] io::Error),
 }
@@ -46,18 +46,18 @@ pub fn remove_store(stores: &Path, name: &str) -> Result<u64, RemovalError> {
     if !is_store(&folder)? {
         return Err(RemovalError::NotAStore(folder));
     }
-    let keeper = match acquire_owner_lock(&folder) {
-        Ok(keeper) => keeper,
+    let owner = match acquire_owner_lock(&folder) {
+        Ok(owner) => owner,
         Err(StoreOpenError::Locked(who)) => return Err(RemovalError::Locked(who)),
         Err(StoreOpenError::Io(error)) => return Err(error.into()),
         Err(StoreOpenError::Root(_)) => return Err(RemovalError::NotAStore(folder)),
     };
-    let bytes = crate::object_store::ObjectRepository::pack_bytes(&folder.join("git"))?;
+    let bytes = crate::object_store::pack_bytes(&folder.join("git"))?;
     let dead = stores.join(format!("{REMOVED_PREFIX}{}", random_hex()?));
     fs_err::rename(&folder, &dead)?;
     fs_err::File::open(stores)?.sync_all()?;
     fail_point!("snapshot::store_renamed", |_| Err(io::Error::other("failpoint").into()));
-    drop(keeper);
+    drop(owner);
     fs_err::remove_dir_all(&dead)?;
     Ok(bytes)
 }
@@ -81,7 +81,7 @@ pub fn finish_removals(stores: &Path) -> io::Result<usize> {
     Ok(count)
 }
 
-/// A store has a keeper's file and a bare repository of ours.
+/// A store has an owner's lock file and a bare repository of ours.
 fn is_store(folder: &Path) -> io::Result<bool> {
     for file in ["keeper", "git/HEAD", "git/config"] {
         match fs_err::symlink_metadata(folder.join(file)) {

@@ -1,5 +1,5 @@
 //! The walk: lists and stats folders in parallel, decides what is captured (R7), and tells what differs
-//! from the picture.
+//! from the index.
 //!
 //! Reads no file but rules. One bad path costs that path only; it is skipped with its reason.
 
@@ -9,10 +9,10 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use rayon::Scope;
 
-use crate::capture_selection::{CaptureSelection, EntryClassifier, EntryDecision};
-use crate::coverage::UncoveredReason;
+use crate::capture_rules::{CaptureRules, EntryClassifier, EntryDecision};
 use crate::file_watch::{FileWatcher, NamesByFolder};
 use crate::path::{RelPath, is_git_directory};
+use crate::path_image::UncoveredReason;
 use crate::stat_cache::{CachedFile, EntryName};
 use crate::user_git::UserRepository;
 use crate::worktree::{self, FileStat, Worktree, WorktreeDir};
@@ -24,7 +24,7 @@ const OPEN_ATTEMPTS: usize = 3;
 /// What a name turned out to be.
 #[derive(Clone, Debug)]
 pub(crate) enum EntryKind {
-    /// A file that the picture proves unchanged.
+    /// A file that the index proves unchanged.
     Known(CachedFile),
     /// A file that must be read.
     Stale(FileStat),
@@ -33,7 +33,7 @@ pub(crate) enum EntryKind {
     Folder,
 }
 
-/// A folder that is not as the picture has it.
+/// A folder that differs from the index.
 #[derive(Debug)]
 pub(crate) struct FolderListing {
     pub(crate) folder: Vec<u8>,
@@ -44,7 +44,7 @@ pub(crate) struct FolderListing {
     pub(crate) entries: Vec<(EntryName, EntryKind)>,
 }
 
-/// One name that was looked at by itself; nothing if it is not there.
+/// One name that was looked at by itself; `None` if it is not there.
 #[derive(Debug)]
 pub(crate) struct NamedEntry {
     pub(crate) folder: Vec<u8>,
@@ -52,7 +52,7 @@ pub(crate) struct NamedEntry {
     pub(crate) kind: Option<EntryKind>,
 }
 
-/// What differs from the picture; what comes later is truer.
+/// What differs from the index; later entries supersede earlier ones.
 #[derive(Debug, Default)]
 pub(crate) struct ScanDelta {
     pub(crate) entries: Vec<NamedEntry>,
@@ -75,10 +75,10 @@ impl ScanDelta {
     pub(crate) fn stale_files(&self) -> Vec<(RelPath, FileStat)> {
         let listed =
             self.listings.iter().flat_map(|FolderListing { folder, entries: names, .. }| {
-                names.iter().map(move |(name, sight)| (folder, name, Some(sight)))
+                names.iter().map(move |(name, kind)| (folder, name, Some(kind)))
             });
         let glanced = self.entries.iter().map(|it| (&it.folder, &it.name, it.kind.as_ref()));
-        let stale = listed.chain(glanced).filter_map(|(folder, name, sight)| match sight {
+        let stale = listed.chain(glanced).filter_map(|(folder, name, kind)| match kind {
             Some(EntryKind::Stale(stat)) => Some((RelPath::in_folder(folder, name).ok()?, *stat)),
             Some(EntryKind::Known(_) | EntryKind::Skipped(_) | EntryKind::Folder) | None => None,
         });
@@ -89,14 +89,14 @@ impl ScanDelta {
     }
 }
 
-/// Walks folders and compares them with a picture.
+/// Walks folders and compares them with an index.
 pub(crate) struct WorktreeWalker<'w> {
     pub(crate) worktree: &'w Worktree,
-    pub(crate) selection: &'w CaptureSelection,
+    pub(crate) selection: &'w CaptureRules,
     /// Paths that are selected whatever the rules say (R1).
     pub(crate) forced: &'w BTreeSet<RelPath>,
     pub(crate) index: &'w WorktreeIndex,
-    /// True if a file the picture has under the same rules is selected still.
+    /// True if a file in the index is still selected when its rules are the same.
     pub(crate) trust_index_rules: bool,
     /// Watches every folder before it is listed.
     pub(crate) watch: Option<&'w FileWatcher>,
@@ -118,7 +118,7 @@ impl<'w> WorktreeWalker<'w> {
 
     /// Looks at some names, and at everything below those that are folders.
     ///
-    /// A folder that cannot be reached any more is passed over: who told of its names told of it too.
+    /// A folder that can no longer be reached is skipped: its removal has an event too.
     /// So are names below folders that are `walked`: they are seen there, by the rules of now.
     pub(crate) fn scan_names(
         self,
@@ -157,17 +157,17 @@ impl<'w> WorktreeWalker<'w> {
             Err(error) => return Err(error),
         };
         let mut judge = EntryClassifier::new(self, folder, &dir, &known.rules, Some(known));
-        let mut glances = Vec::new();
+        let mut entries = Vec::new();
         for name in names.iter().filter(|name| !is_git_directory(name)) {
             judge.differs = false;
-            let glimpse = judge.classify(name, None);
-            let hidden = match &glimpse {
+            let decision = judge.classify(name, None);
+            let hidden = match &decision {
                 Some(EntryDecision::Folder(hidden)) => Some(*hidden),
                 Some(_) if !judge.differs => continue,
                 Some(_) | None => None,
             };
-            let sight = glimpse.map(|glimpse| glimpse.resolve(Some(known)));
-            glances.push(NamedEntry { folder: folder.to_vec(), name: name.clone(), kind: sight });
+            let kind = decision.map(|decision| decision.resolve(Some(known)));
+            entries.push(NamedEntry { folder: folder.to_vec(), name: name.clone(), kind });
             if let Some(hidden) = hidden {
                 let place = FolderRules { hidden_because: hidden, ..known.rules.clone() };
                 let below = join_name(folder, name);
@@ -177,7 +177,7 @@ impl<'w> WorktreeWalker<'w> {
         }
         let linked = judge.hard_links;
         let mut found = self.delta.lock().unwrap_or_else(PoisonError::into_inner);
-        found.entries.extend(glances);
+        found.entries.extend(entries);
         found.hard_links.extend(linked);
         Ok(())
     }
@@ -230,8 +230,8 @@ impl<'w> WorktreeWalker<'w> {
             // A git directory is passed over in silence; what only looks like one is counted.
             if is_git_directory(name) {
                 reserved += usize::from(name != b".git");
-            } else if let Some(glimpse) = judge.classify(name, kind) {
-                seen.push((name, glimpse));
+            } else if let Some(decision) = judge.classify(name, kind) {
+                seen.push((name, decision));
             }
         }
         let is_same = !judge.differs
@@ -239,8 +239,8 @@ impl<'w> WorktreeWalker<'w> {
                 (known.reserved, known.is_repo, known.entries.len())
                     == (reserved, is_repo, seen.len())
             });
-        for (name, glimpse) in &seen {
-            if let EntryDecision::Folder(hidden) = glimpse {
+        for (name, decision) in &seen {
+            if let EntryDecision::Folder(hidden) = decision {
                 let place = FolderRules { hidden_because: *hidden, ..place.clone() };
                 self.enter_folder(scope, join_name(&folder, name), place);
             }
@@ -249,7 +249,7 @@ impl<'w> WorktreeWalker<'w> {
         if is_same {
             return;
         }
-        let seen = seen.into_iter().map(|(name, glimpse)| (name.into(), glimpse.resolve(known)));
+        let seen = seen.into_iter().map(|(name, decision)| (name.into(), decision.resolve(known)));
         let mut names: Vec<(EntryName, EntryKind)> = seen.collect();
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
         let listing = FolderListing { folder, rules: place, is_repo, reserved, entries: names };
@@ -301,22 +301,22 @@ impl<'w> WorktreeWalker<'w> {
     }
 
     /// Corrects what the folder above said of a folder.
-    fn correct_parent_entry(&self, folder: &[u8], sight: Option<EntryKind>) {
+    fn correct_parent_entry(&self, folder: &[u8], kind: Option<EntryKind>) {
         if let Some((above, name)) = split_parent(folder) {
-            let glance = NamedEntry { folder: above.to_vec(), name: name.into(), kind: sight };
-            self.delta.lock().unwrap_or_else(PoisonError::into_inner).corrections.push(glance);
+            let entry = NamedEntry { folder: above.to_vec(), name: name.into(), kind };
+            self.delta.lock().unwrap_or_else(PoisonError::into_inner).corrections.push(entry);
         }
     }
 }
 
-/// Tells whether the way to a folder is gone, barred, or leads elsewhere.
+/// True if the way to a folder is gone, barred, or leads elsewhere.
 fn is_unreachable(error: &io::Error) -> bool {
     use rustix::io::Errno;
     let code = Errno::from_io_error(error);
     matches!(code, Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP | Errno::ACCESS))
 }
 
-/// Tells whether a folder or one above it is among `folders`.
+/// True if a folder or one above it is among `folders`.
 fn is_at_or_below(folders: &BTreeSet<Vec<u8>>, folder: &[u8]) -> bool {
     let mut at = Some(folder);
     while let Some(folder) = at.filter(|_| !folders.is_empty()) {

@@ -60,10 +60,10 @@ fn capture_over_budget_fails_and_leaves_nothing() {
         panic!("{refused:?}");
     };
     assert_eq!((which, limit, lent), (BudgetLimit::Store, 64 << 10, 0));
-    assert_eq!(used, case.store.usage().unwrap().bytes);
+    assert_eq!(used, case.store.inspection().usage().unwrap().bytes);
     assert!(needed > 50 << 10 && needed < 60 << 10, "{needed}");
     assert_eq!(pack_file_names(&case), before);
-    assert_eq!(case.store.list_captures(&PinGroup::new("test")).unwrap(), [kept.capture.id]);
+    assert_eq!(case.store.captures().list(&PinGroup::new("test")).unwrap(), [kept.capture.id]);
     case.remove("b");
     case.write("c", "small");
     assert!(case.capture().is_new, "what fits is captured");
@@ -77,7 +77,7 @@ fn total_budget_counts_other_stores() {
     let mut rng = SeededRng::new(2);
     other.write("a", random_bytes(&mut rng, 50 << 10));
     other.capture();
-    let taken = other.store.usage().unwrap().bytes;
+    let taken = other.store.inspection().usage().unwrap().bytes;
     let case = StoreFixture::new();
     fs_err::create_dir(case.dir.path().join("stores")).unwrap();
     let linked = case.dir.path().join("stores/other");
@@ -104,14 +104,14 @@ fn no_capture_or_guard_below_the_free_space_floor() {
     let old = case.capture().capture;
     case.write("a", "new");
     let new = case.capture().capture;
-    let plan = case.store.plan_restore(&old, &new, None, false).unwrap();
+    let plan = case.store.planner().plan_restore(&old, &new, None, false).unwrap();
     let floor = FreeSpaceFloor::Bytes(u64::MAX);
     let case = case.with_budget(StorageBudget { floor, ..StorageBudget::default() });
     case.write("b", "b");
 
     let refused = case.store.capture(&PinGroup::new("test"), NOW).unwrap_err();
     assert!(matches!(refused, CaptureError::BelowFloor { .. }), "{refused:?}");
-    assert!(case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).is_err());
+    assert!(case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).is_err());
     assert_eq!(case.read("a"), "new", "without a guard nothing is overwritten");
     assert!(!pack_file_names(&case).iter().any(|name| name.contains("tmp_")));
 }
@@ -125,20 +125,20 @@ fn guard_may_exceed_the_budget() {
     let old = case.capture().capture;
     case.write("a", random_bytes(&mut rng, 30 << 10));
     let new = case.capture().capture;
-    let plan = case.store.plan_restore(&old, &new, None, false).unwrap();
+    let plan = case.store.planner().plan_restore(&old, &new, None, false).unwrap();
     let case = case.with_budget(StorageBudget {
         store: 1,
         floor: FreeSpaceFloor::Bytes(0),
         ..StorageBudget::default()
     });
 
-    let report = case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
+    let report = case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
 
     assert_eq!(report.restored, [path("a")]);
     assert_eq!(case.read("a"), "old");
-    let guard = case.store.get_capture(&report.guard.unwrap()).unwrap();
-    let kept = case.store.path_image(&guard, &path("a")).unwrap();
-    assert_eq!(kept, case.store.path_image(&new, &path("a")).unwrap());
+    let guard = case.store.captures().get(&report.guard.unwrap()).unwrap();
+    let kept = case.store.captures().path_image(&guard, &path("a")).unwrap();
+    assert_eq!(kept, case.store.captures().path_image(&new, &path("a")).unwrap());
 }
 
 /// Proves R9.
@@ -156,20 +156,24 @@ fn expiry_removes_old_captures_and_keeps_other_ids() {
         made[range].iter().rev().map(|it| it.id).collect()
     };
 
-    assert_eq!(case.store.expire_before(&group, &made[2].id).unwrap(), ids(0..2));
-    assert_eq!(case.store.expire_before(&group, &made[3].id).unwrap(), ids(2..3), "twice over");
-    assert!(case.store.expire_before(&group, &made[3].id).unwrap().is_empty());
-    let unknown = case.store.expire_before(&group, &made[0].id).unwrap_err();
+    assert_eq!(case.store.expiry().expire_before(&group, &made[2].id).unwrap(), ids(0..2));
+    assert_eq!(
+        case.store.expiry().expire_before(&group, &made[3].id).unwrap(),
+        ids(2..3),
+        "twice over"
+    );
+    assert!(case.store.expiry().expire_before(&group, &made[3].id).unwrap().is_empty());
+    let unknown = case.store.expiry().expire_before(&group, &made[0].id).unwrap_err();
     assert!(matches!(unknown, ExpireError::NotInGroup { .. }));
-    case.store.gc(&[group.clone()].into(), NOW.plus(2 * HOUR), false).unwrap();
+    case.store.collector().gc(&[group.clone()].into(), NOW.plus(2 * HOUR), false).unwrap();
 
     for reopened in [false, true] {
         if reopened {
             case.reopen();
         }
-        assert_eq!(case.store.list_captures(&group).unwrap(), ids(3..6));
+        assert_eq!(case.store.captures().list(&group).unwrap(), ids(3..6));
         for (round, capture) in made.iter().enumerate() {
-            let found = case.store.get_capture(&capture.id);
+            let found = case.store.captures().get(&capture.id);
             assert_eq!(found.is_ok(), round >= 3);
             if let Ok(found) = found {
                 assert_eq!(
@@ -178,7 +182,7 @@ fn expiry_removes_old_captures_and_keeps_other_ids() {
                 );
                 assert_eq!(found.coverage, capture.coverage);
                 assert!(matches!(
-                    case.store.path_image(&found, &path("a")),
+                    case.store.captures().path_image(&found, &path("a")),
                     Ok(PathImage::Present { .. })
                 ));
             }
@@ -191,7 +195,7 @@ fn expiry_removes_old_captures_and_keeps_other_ids() {
     assert_eq!(again.capture.id, made[5].id);
     case.write("a", "more");
     let more = case.store.capture(&group, NOW).unwrap().capture.id;
-    assert_eq!(case.store.list_captures(&group).unwrap()[..2], [more, made[5].id]);
+    assert_eq!(case.store.captures().list(&group).unwrap()[..2], [more, made[5].id]);
 }
 
 /// Proves R13.
@@ -217,32 +221,32 @@ fn eviction_drops_unpinned_then_oldest_and_no_more_than_needed() {
     let room = EvictionOptions { needed: 0, live: &live, now, expiry: &expiry, effort: 64 << 20 };
     let capture = |size: usize, rng: &mut SeededRng| {
         case.write("a", random_bytes(rng, size));
-        let mut relief = None;
-        let done = case.store.capture_with_eviction(&room, &mut relief, |shadow| {
-            shadow.capture_named(&one, &paths_of(&["a"]), false, now)
+        let mut report = None;
+        let done = case.store.eviction().capture_with_eviction(&room, &mut report, |store| {
+            store.capture_named(&one, &paths_of(&["a"]), false, now)
         });
-        (done, relief)
+        (done, report)
     };
 
-    let (done, relief) = capture(50 << 10, &mut rng);
-    assert!(done.is_ok() && relief.is_none(), "it fits: {relief:?}");
-    let (done, relief) = capture(40 << 10, &mut rng);
-    let relief = relief.unwrap();
-    assert!(done.is_ok() && relief.fits, "{relief:?}");
-    assert_eq!(relief.dropped_groups, ["gone"]);
-    assert!(relief.expired.is_empty(), "what nobody needs was enough: {relief:?}");
-    let (done, relief) = capture(90 << 10, &mut rng);
-    let relief = relief.unwrap();
-    assert!(done.is_ok() && relief.fits);
-    let expired: Vec<_> = relief.expired.iter().map(|it| (&*it.group, &*it.captures)).collect();
+    let (done, report) = capture(50 << 10, &mut rng);
+    assert!(done.is_ok() && report.is_none(), "it fits: {report:?}");
+    let (done, report) = capture(40 << 10, &mut rng);
+    let report = report.unwrap();
+    assert!(done.is_ok() && report.fits, "{report:?}");
+    assert_eq!(report.dropped_groups, ["gone"]);
+    assert!(report.expired.is_empty(), "what nobody needs was enough: {report:?}");
+    let (done, report) = capture(90 << 10, &mut rng);
+    let report = report.unwrap();
+    assert!(done.is_ok() && report.fits);
+    let expired: Vec<_> = report.expired.iter().map(|it| (&*it.group, &*it.captures)).collect();
     assert_eq!(expired, [("one", &[ids[2], ids[1]][..])], "two turns were needed, the third not");
-    assert!(case.store.usage().unwrap().bytes <= 350 << 10);
+    assert!(case.store.inspection().usage().unwrap().bytes <= 350 << 10);
     case.git(&["fsck", "--full"]);
 
-    let (done, relief) = capture(340 << 10, &mut rng);
-    let relief = relief.unwrap();
-    assert!(matches!(done, Err(CaptureError::OverBudget(_))) && !relief.fits);
-    assert_eq!(case.store.list_captures(&two).unwrap(), [ids[5]], "its newest turn stays");
+    let (done, report) = capture(340 << 10, &mut rng);
+    let report = report.unwrap();
+    assert!(matches!(done, Err(CaptureError::OverBudget(_))) && !report.fits);
+    assert_eq!(case.store.captures().list(&two).unwrap(), [ids[5]], "its newest turn stays");
     case.git(&["fsck", "--full"]);
 }
 
@@ -264,16 +268,16 @@ fn expiring_a_group_keeps_objects_other_groups_hold() {
     capture(&guard, true);
     let steps = [ExpiryStep { group: guard.clone(), keep_from: None }];
 
-    let freed = case.store.measure_expiry(&steps).unwrap();
+    let freed = case.store.expiry().measure(&steps).unwrap();
     assert!(freed[0] > 40 << 10 && freed[0] < 60 << 10, "only what nobody else holds: {freed:?}");
     let live = [other.clone()].into();
     let room =
         EvictionOptions { needed: 0, live: &live, now: NOW, expiry: &steps, effort: 1 << 20 };
-    let relief = case.store.expire_captures(&room).unwrap();
-    assert_eq!(relief.expired[0].captures.len(), 2);
-    assert!(relief.bytes_after < relief.bytes_before - (40 << 10), "{relief:?}");
-    assert!(case.store.expire_captures(&room).unwrap().expired.is_empty(), "once");
-    assert!(case.store.list_captures(&guard).unwrap().is_empty());
-    assert_eq!(case.store.list_captures(&other).unwrap(), [shared]);
+    let report = case.store.eviction().expire_captures(&room).unwrap();
+    assert_eq!(report.expired[0].captures.len(), 2);
+    assert!(report.bytes_after < report.bytes_before - (40 << 10), "{report:?}");
+    assert!(case.store.eviction().expire_captures(&room).unwrap().expired.is_empty(), "once");
+    assert!(case.store.captures().list(&guard).unwrap().is_empty());
+    assert_eq!(case.store.captures().list(&other).unwrap(), [shared]);
     case.git(&["fsck", "--full"]);
 }

@@ -8,7 +8,7 @@ use std::os::unix::ffi::OsStrExt;
 
 use support::{NOW, StoreFixture, path, paths_of};
 use turnstone_snapshot::{
-    CaptureCoverage, CaptureScope, CaptureSelection, LeafMode, PathImage, PinGroup, RelPath,
+    CaptureCoverage, CaptureRules, CaptureScope, FileMode, PathImage, PinGroup, RelPath,
     UncoveredReason,
 };
 
@@ -82,7 +82,7 @@ fn unchanged_worktree_returns_the_last_capture() {
     assert_eq!(first.capture.id, second.capture.id);
     assert_eq!(first.capture.id, third.capture.id);
     assert_eq!(fs_err::read_dir(case.store.git_dir().join("objects/pack")).unwrap().count(), 2);
-    assert_eq!(case.store.get_capture(&first.capture.id).unwrap().time, NOW);
+    assert_eq!(case.store.captures().get(&first.capture.id).unwrap().time, NOW);
 }
 
 #[test]
@@ -118,14 +118,17 @@ fn git_gc_prune_now_loses_nothing() {
             case.reopen();
         }
         for (round, captured) in made.iter().enumerate() {
-            let capture = case.store.get_capture(&captured.capture.id).unwrap();
+            let capture = case.store.captures().get(&captured.capture.id).unwrap();
             assert_eq!(capture.coverage, captured.capture.coverage);
             let text = case.git(&["show", &format!("{}:a", capture.tree)]);
             assert_eq!(text, format!("round {round}"));
-            assert_ne!(case.store.path_image(&capture, &path("a")).unwrap(), PathImage::Absent);
+            assert_ne!(
+                case.store.captures().path_image(&capture, &path("a")).unwrap(),
+                PathImage::Absent
+            );
         }
     }
-    let chain = case.store.list_captures(&groups[1]).unwrap();
+    let chain = case.store.captures().list(&groups[1]).unwrap();
     assert_eq!(chain, [made[5].capture.id, made[3].capture.id, made[1].capture.id]);
     case.write("after", "gc");
     let after = case.store.capture(&groups[0], NOW).unwrap();
@@ -144,7 +147,7 @@ fn hundred_captures_in_one_process_are_readable() {
 
     for capture in &made {
         assert!(matches!(
-            case.store.path_image(capture, &path("a")),
+            case.store.captures().path_image(capture, &path("a")),
             Ok(PathImage::Present { .. })
         ));
     }
@@ -170,7 +173,7 @@ fn leftover_temp_files_are_removed_on_open() {
     left.sort();
     assert_eq!(left.len(), 3, "{left:?}");
     assert_eq!(left.iter().filter(|name| name.contains("bb")).count(), 1);
-    assert!(case.store.get_capture(&kept.capture.id).is_ok());
+    assert!(case.store.captures().get(&kept.capture.id).is_ok());
 }
 
 /// Proves W44.
@@ -197,11 +200,11 @@ fn store_has_one_owner() {
     let worktree = || Worktree::open(&case.root(), &RootPolicy::default()).unwrap();
     let store = case.dir.path().join("store");
 
-    let second = SnapshotStore::open(&store, worktree(), CaptureSelection::default());
+    let second = SnapshotStore::open(&store, worktree(), CaptureRules::default());
 
     assert!(matches!(second, Err(StoreOpenError::Locked(who)) if who.starts_with("process ")));
-    let StoreFixture { store: shadow, dir, selection } = case;
-    drop(shadow);
+    let StoreFixture { store, dir, selection } = case;
+    drop(store);
     let again = support::open_store(dir.path(), &selection);
     again.capture(&PinGroup::new("test"), NOW).unwrap();
 }
@@ -271,10 +274,8 @@ fn every_repository_layout_is_captured() {
 #[test]
 fn the_users_excludes_file_applies_in_repositories() {
     let user_excludes = b"*.swp\n".to_vec();
-    let case = StoreFixture::with_selection(CaptureSelection {
-        user_excludes,
-        ..CaptureSelection::default()
-    });
+    let case =
+        StoreFixture::with_selection(CaptureRules { user_excludes, ..CaptureRules::default() });
     case.git_in(&case.root(), &["init", "-q"]);
     case.write("a.swp", "s");
     case.write("a", "a");
@@ -345,9 +346,9 @@ fn generated_directories_are_skipped_only_outside_repositories() {
 /// Proves W43.
 #[test]
 fn unreadable_path_does_not_fail_the_capture() {
-    let case = StoreFixture::with_selection(CaptureSelection {
+    let case = StoreFixture::with_selection(CaptureRules {
         max_file_bytes: 10,
-        ..CaptureSelection::default()
+        ..CaptureRules::default()
     });
     case.write("good", "g");
     case.write("large", "more than ten bytes");
@@ -385,11 +386,11 @@ fn path_that_becomes_ignored_is_uncovered_not_deleted() {
     case.remove("gone");
     let after = case.capture().capture;
 
-    let image = |capture, name| case.store.path_image(capture, &path(name)).unwrap();
+    let image = |capture, name| case.store.captures().path_image(capture, &path(name)).unwrap();
     assert!(matches!(image(&before, "secret"), PathImage::Present { .. }));
     assert_eq!(image(&after, "secret"), PathImage::Uncovered { reason: UncoveredReason::Ignored });
     assert_eq!(image(&after, "gone"), PathImage::Absent);
-    let diff = case.store.diff_captures(&before, &after, &Default::default()).unwrap();
+    let diff = case.store.diffs().between(&before, &after, &Default::default()).unwrap();
     let names: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
     assert_eq!(names, [".gitignore", "gone"]);
     assert_eq!(diff.not_covered, [(path("secret"), UncoveredReason::Ignored)]);
@@ -409,7 +410,7 @@ fn named_paths_bypass_rules_and_stay_selected() {
     let named = case.store.capture_named(&group, &paths, true, NOW).unwrap().capture;
 
     assert_eq!(named.coverage.scope, CaptureScope::Named);
-    let image = |name| case.store.path_image(&named, &path(name)).unwrap();
+    let image = |name| case.store.captures().path_image(&named, &path(name)).unwrap();
     assert!(matches!(image("build/out"), PathImage::Present { .. }));
     assert_eq!(image("nowhere/at/all"), PathImage::Absent);
     assert_eq!(image(".gitignore"), PathImage::Uncovered { reason: UncoveredReason::NotNamed });
@@ -418,8 +419,11 @@ fn named_paths_bypass_rules_and_stay_selected() {
     assert_eq!(case.tree_paths(&whole), [".gitignore", "a", "build/out"]);
     case.remove("build/out");
     let whole = case.capture().capture;
-    assert_eq!(case.store.path_image(&whole, &path("build/out")).unwrap(), PathImage::Absent);
-    let other = case.store.path_image(&whole, &path("build/other")).unwrap();
+    assert_eq!(
+        case.store.captures().path_image(&whole, &path("build/out")).unwrap(),
+        PathImage::Absent
+    );
+    let other = case.store.captures().path_image(&whole, &path("build/other")).unwrap();
     assert_eq!(other, PathImage::Uncovered { reason: UncoveredReason::Ignored });
 }
 
@@ -432,7 +436,7 @@ fn capture_follows_no_links() {
     case.link("out", outside.path().to_str().unwrap());
 
     let named = case.capture_named(&["out/secret"]).capture;
-    let image = case.store.path_image(&named, &path("out/secret")).unwrap();
+    let image = case.store.captures().path_image(&named, &path("out/secret")).unwrap();
     assert_eq!(image, PathImage::Uncovered { reason: UncoveredReason::BehindLink });
     let whole = case.capture();
     assert_eq!(case.tree_paths(&whole), ["out"]);
@@ -458,17 +462,17 @@ fn permission_bits_and_modes_are_captured() {
         case.chmod(name, perm);
     }
     let capture = case.capture().capture;
-    let image = |name| case.store.path_image(&capture, &path(name)).unwrap();
+    let image = |name| case.store.captures().path_image(&capture, &path(name)).unwrap();
 
     for (name, bits, kind) in [
-        ("a", 0o644, LeafMode::File),
-        ("secret", 0o600, LeafMode::File),
-        ("run", 0o711, LeafMode::Exec),
+        ("a", 0o644, FileMode::File),
+        ("secret", 0o600, FileMode::File),
+        ("run", 0o711, FileMode::Exec),
     ] {
         let PathImage::Present { leaf, perm } = image(name) else { panic!("{name} is there") };
         assert_eq!((perm, leaf.mode), (bits, kind), "{name}");
     }
-    let read: CaptureCoverage = (*case.store.get_capture(&capture.id).unwrap().coverage).clone();
+    let read: CaptureCoverage = (*case.store.captures().get(&capture.id).unwrap().coverage).clone();
     assert_eq!(read, *capture.coverage);
 }
 
@@ -481,7 +485,7 @@ fn failed_capture_returns_error_not_an_old_id() {
 
     assert!(case.store.capture(&PinGroup::new("test"), NOW).is_err());
     let unknown = "0123456789012345678901234567890123456789".parse().unwrap();
-    assert!(case.store.get_capture(&unknown).is_err());
+    assert!(case.store.captures().get(&unknown).is_err());
 }
 
 #[test]

@@ -15,7 +15,8 @@ fn diff(case: &StoreFixture, edit: impl FnOnce()) -> CaptureDiff {
     edit();
     let after = case.capture().capture;
     case.store
-        .diff_captures(&before, &after, &DiffOptions::default())
+        .diffs()
+        .between(&before, &after, &DiffOptions::default())
         .expect("both captures are readable")
 }
 
@@ -112,7 +113,7 @@ fn patches_apply_with_git_apply() {
 
     for context in [0, 1, 3, 10] {
         let options = DiffOptions { context, ..DiffOptions::default() };
-        let diff = case.store.diff_captures(&before, &after, &options).unwrap();
+        let diff = case.store.diffs().between(&before, &after, &options).unwrap();
         let file = case.dir.path().join("patch");
         fs_err::write(&file, diff.patch()).unwrap();
         let text = file.to_str().unwrap();
@@ -137,7 +138,7 @@ fn diff_of_200k_changed_lines_does_not_stall() {
     case.write("big", text("newer"));
     let after = case.capture().capture;
     let small = DiffOptions { max_file_bytes: 1000, ..DiffOptions::default() };
-    let diff = case.store.diff_captures(&before, &after, &small).unwrap();
+    let diff = case.store.diffs().between(&before, &after, &small).unwrap();
     assert_eq!((diff.files[0].additions, &diff.files[0].patch), (0, &PatchBody::TooLarge));
 }
 
@@ -150,8 +151,8 @@ fn diff_with_unknown_tree_is_an_error() {
     let mut bad = good.clone();
     bad.tree = "0123456789012345678901234567890123456789".parse().unwrap();
 
-    assert!(case.store.diff_captures(&bad, &good, &DiffOptions::default()).is_err());
-    assert!(case.store.path_image(&bad, &path("a")).is_err());
+    assert!(case.store.diffs().between(&bad, &good, &DiffOptions::default()).is_err());
+    assert!(case.store.captures().path_image(&bad, &path("a")).is_err());
 }
 
 fn diff_with_worktree(
@@ -159,7 +160,7 @@ fn diff_with_worktree(
     capture: &Capture,
     options: &DiffOptions,
 ) -> CaptureDiff {
-    case.store.diff_worktree(capture, options).expect("the worktree is readable")
+    case.store.diffs().with_worktree(capture, options).expect("the worktree is readable")
 }
 
 /// Everything a difference says, for comparison.
@@ -189,7 +190,7 @@ fn worktree_diff_equals_capture_diff_and_stores_nothing() {
 
         assert_eq!(files_below(&case.dir.path().join("store")), stored, "seed {seed}");
         let after = case.capture().capture;
-        let captured = case.store.diff_captures(&before, &after, &options).unwrap();
+        let captured = case.store.diffs().between(&before, &after, &options).unwrap();
         assert_eq!(
             rows_patches_and_text(&disk),
             rows_patches_and_text(&captured),
@@ -477,7 +478,7 @@ fn worktree_diff_with_unknown_tree_is_an_error() {
     let mut lost = case.capture().capture;
     lost.tree = "0123456789012345678901234567890123456789".parse().unwrap();
 
-    assert!(case.store.diff_worktree(&lost, &DiffOptions::default()).is_err());
+    assert!(case.store.diffs().with_worktree(&lost, &DiffOptions::default()).is_err());
 }
 
 /// Type changes are a deletion and an addition, directories included; git applies them to real files.

@@ -22,22 +22,22 @@ fn gc_drops_dead_groups_and_keeps_live_ones() {
     let live = [stays.clone()].into();
     let later = NOW.plus(HOUR + 1);
 
-    let plan = case.store.gc(&live, later, true).unwrap();
+    let plan = case.store.collector().gc(&live, later, true).unwrap();
     assert_eq!(plan.dropped_groups, ["goes"]);
-    assert!(case.store.get_capture(&gone.id).is_ok(), "a dry run changes nothing");
-    let report = case.store.gc(&live, later, false).unwrap();
+    assert!(case.store.captures().get(&gone.id).is_ok(), "a dry run changes nothing");
+    let report = case.store.collector().gc(&live, later, false).unwrap();
 
     assert_eq!(report.dropped_objects, plan.dropped_objects);
     assert!(report.bytes_after < report.bytes_before);
-    assert!(case.store.get_capture(&gone.id).is_err());
-    assert_eq!(case.store.usage().unwrap().groups, 1);
+    assert!(case.store.captures().get(&gone.id).is_err());
+    assert_eq!(case.store.inspection().usage().unwrap().groups, 1);
     for reopened in [false, true] {
         if reopened {
             case.reopen();
         }
-        let capture = case.store.get_capture(&kept.id).unwrap();
+        let capture = case.store.captures().get(&kept.id).unwrap();
         assert!(matches!(
-            case.store.path_image(&capture, &path("a")),
+            case.store.captures().path_image(&capture, &path("a")),
             Ok(PathImage::Present { .. })
         ));
         case.git(&["fsck", "--full"]);
@@ -51,10 +51,10 @@ fn gc_never_drops_a_young_group() {
     case.write("a", "1");
     let capture = case.capture().capture;
 
-    let report = case.store.gc(&[].into(), NOW.plus(HOUR - 1), false).unwrap();
+    let report = case.store.collector().gc(&[].into(), NOW.plus(HOUR - 1), false).unwrap();
 
     assert!(report.dropped_groups.is_empty());
-    assert!(case.store.get_capture(&capture.id).is_ok());
+    assert!(case.store.captures().get(&capture.id).is_ok());
 }
 
 #[test]
@@ -63,13 +63,16 @@ fn file_whose_blob_was_collected_is_read_again() {
     case.write("a", "1");
     std::thread::sleep(std::time::Duration::from_millis(150));
     let before = case.store.capture(&PinGroup::new("goes"), NOW).unwrap().capture;
-    case.store.gc(&[].into(), NOW.plus(2 * HOUR), false).unwrap();
-    assert!(case.store.get_capture(&before.id).is_err());
+    case.store.collector().gc(&[].into(), NOW.plus(2 * HOUR), false).unwrap();
+    assert!(case.store.captures().get(&before.id).is_err());
 
     for _ in 0..2 {
         let after = case.capture().capture;
         assert_eq!(after.tree, before.tree);
-        assert!(matches!(case.store.path_image(&after, &path("a")), Ok(PathImage::Present { .. })));
+        assert!(matches!(
+            case.store.captures().path_image(&after, &path("a")),
+            Ok(PathImage::Present { .. })
+        ));
         case.git(&["fsck", "--full"]);
         case.reopen();
     }
@@ -85,12 +88,13 @@ fn merging_packs_keeps_every_capture_readable() {
         })
         .collect();
 
-    assert!(case.store.usage().unwrap().packs <= 130);
-    case.store.merge_packs().unwrap();
-    assert_eq!(case.store.usage().unwrap().packs, 1);
+    assert!(case.store.inspection().usage().unwrap().packs <= 130);
+    case.store.packs().merge_packs().unwrap();
+    assert_eq!(case.store.inspection().usage().unwrap().packs, 1);
     for (round, capture) in made.iter().enumerate() {
-        let capture = case.store.get_capture(&capture.id).unwrap();
-        let text = case.store.path_image(&capture, &path("a")).unwrap().leaf().unwrap().blob;
+        let capture = case.store.captures().get(&capture.id).unwrap();
+        let text =
+            case.store.captures().path_image(&capture, &path("a")).unwrap().leaf().unwrap().blob;
         if round % 100 == 0 {
             assert_eq!(case.git(&["show", &text.to_string()]), format!("{round}"));
         }
@@ -108,11 +112,11 @@ fn gc_after_git_gc_keeps_the_store_consistent() {
     case.git(&["-c", "gc.writeCommitGraph=true", "gc", "-q"]);
     let live = [PinGroup::new("g1")].into();
 
-    let report = case.store.gc(&live, NOW.plus(2 * HOUR), false).unwrap();
+    let report = case.store.collector().gc(&live, NOW.plus(2 * HOUR), false).unwrap();
 
     assert_eq!(report.dropped_groups, ["g0"]);
-    assert_eq!(case.store.list_captures(&PinGroup::new("g1")).unwrap().len(), 2);
-    assert!(case.store.list_captures(&PinGroup::new("g0")).unwrap().is_empty());
+    assert_eq!(case.store.captures().list(&PinGroup::new("g1")).unwrap().len(), 2);
+    assert!(case.store.captures().list(&PinGroup::new("g0")).unwrap().is_empty());
     case.git(&["fsck", "--full"]);
 }
 
@@ -124,14 +128,14 @@ fn interrupted_gc_leaves_no_stale_stat_cache_entries() {
     case.store.capture(&PinGroup::new("goes"), NOW).unwrap();
     let scenario = fail::FailScenario::setup();
     fail::cfg("snapshot::pack_hidden", "return").unwrap();
-    case.store.gc(&[].into(), NOW.plus(2 * HOUR), false).unwrap_err();
+    case.store.collector().gc(&[].into(), NOW.plus(2 * HOUR), false).unwrap_err();
     scenario.teardown();
 
     case.reopen();
     let after = case.capture();
 
     assert!(matches!(
-        case.store.path_image(&after.capture, &path("a")),
+        case.store.captures().path_image(&after.capture, &path("a")),
         Ok(PathImage::Present { .. })
     ));
     case.git(&["fsck", "--full"]);
@@ -170,8 +174,8 @@ fn concurrent_gc_repack_and_captures_lose_nothing_pinned() {
         });
         scope.spawn(|| {
             while !is_over() {
-                case.store.gc(&pinned, later, false).unwrap();
-                case.store.repack(64 << 20).unwrap();
+                case.store.collector().gc(&pinned, later, false).unwrap();
+                case.store.packs().repack(64 << 20).unwrap();
             }
         });
         let mut made = writer.join().unwrap();
@@ -181,9 +185,9 @@ fn concurrent_gc_repack_and_captures_lose_nothing_pinned() {
 
     case.git(&["gc", "-q", "--prune=now"]);
     for capture in &made {
-        let found = case.store.get_capture(&capture.id).unwrap();
+        let found = case.store.captures().get(&capture.id).unwrap();
         assert_eq!(found.tree, capture.tree);
-        case.store.path_image(&found, &path("d0/f")).unwrap();
+        case.store.captures().path_image(&found, &path("d0/f")).unwrap();
     }
     case.git(&["fsck", "--full"]);
 }
@@ -207,10 +211,13 @@ fn captures_during_git_gc_lose_nothing() {
 
     let made: Vec<_> = made.into_iter().map(|it| it.unwrap().capture).collect();
     for capture in &made {
-        let found = case.store.get_capture(&capture.id).unwrap();
-        assert!(matches!(case.store.path_image(&found, &path("a")), Ok(PathImage::Present { .. })));
+        let found = case.store.captures().get(&capture.id).unwrap();
+        assert!(matches!(
+            case.store.captures().path_image(&found, &path("a")),
+            Ok(PathImage::Present { .. })
+        ));
     }
-    case.store.repack(64 << 20).unwrap();
+    case.store.packs().repack(64 << 20).unwrap();
     case.git(&["fsck", "--full"]);
 }
 
@@ -224,14 +231,15 @@ fn captures_during_gc_keep_their_objects() {
     case.write("b", "of a group that stays");
     case.remove("a");
     case.store.capture(&stays, NOW).unwrap();
-    case.store.merge_packs().unwrap();
+    case.store.packs().merge_packs().unwrap();
     let live = [stays.clone()].into();
     let scenario = fail::FailScenario::setup();
     fail::cfg("snapshot::repacked", "pause").unwrap();
 
     let made = std::thread::scope(|scope| {
-        let gc = scope.spawn(|| case.store.gc(&live, NOW.plus(2 * HOUR), false).unwrap());
-        while case.store.usage().unwrap().packs < 2 {
+        let gc =
+            scope.spawn(|| case.store.collector().gc(&live, NOW.plus(2 * HOUR), false).unwrap());
+        while case.store.inspection().usage().unwrap().packs < 2 {
             std::thread::yield_now();
         }
         // The new pack is there, without these bytes; the old one still has them.
@@ -247,7 +255,8 @@ fn captures_during_gc_keep_their_objects() {
 
     scenario.teardown();
     for capture in made {
-        let blob = case.store.path_image(&capture, &path("a")).unwrap().leaf().unwrap().blob;
+        let blob =
+            case.store.captures().path_image(&capture, &path("a")).unwrap().leaf().unwrap().blob;
         let text = case.git(&["cat-file", "blob", &blob.to_string()]);
         assert_eq!(text, "only the group that goes needs it, so far");
     }

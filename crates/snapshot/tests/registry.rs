@@ -271,7 +271,7 @@ fn orphaned_store_is_removed_only_after_retention() {
     case.make("one");
     case.make("two");
     let (one, two) = (case.open("one"), case.open("two"));
-    let vault = |name: &str| {
+    let handle = |name: &str| {
         let options = turnstone_snapshot::SnapshotOptions::default();
         turnstone_snapshot::SnapshotHandle::open(
             &case.at("data"),
@@ -281,7 +281,7 @@ fn orphaned_store_is_removed_only_after_retention() {
             NOW,
         )
     };
-    drop((vault("one").unwrap(), vault("two").unwrap()));
+    drop((handle("one").unwrap(), handle("two").unwrap()));
     fs_err::remove_dir_all(case.at("two")).unwrap();
     let day = 86_400_000;
     let remove = |days: i64, dry_run| {

@@ -18,8 +18,8 @@ fn remove_store_removes_only_a_real_store() {
     let stores = case.dir.path();
     let kept = remove_store(stores, "store").unwrap_err();
     assert!(matches!(kept, RemovalError::Locked(_)), "{kept:?}");
-    let StoreFixture { dir, store: shadow, .. } = case;
-    drop(shadow);
+    let StoreFixture { dir, store, .. } = case;
+    drop(store);
     std::os::unix::fs::symlink(dir.path().join("store"), dir.path().join("link")).unwrap();
 
     for outside in ["link", "..", ".", "", "work/../store", "/tmp", "store/", "missing"] {
@@ -38,8 +38,8 @@ fn remove_store_removes_only_a_real_store() {
 fn interrupted_removal_is_finished_later() {
     let case = StoreFixture::new();
     case.capture();
-    let StoreFixture { dir, store: shadow, .. } = case;
-    drop(shadow);
+    let StoreFixture { dir, store, .. } = case;
+    drop(store);
     let dead = dir.path().join("tmp_turnstone_removed-1");
     fs_err::rename(dir.path().join("store"), dead).unwrap();
 
@@ -85,7 +85,7 @@ fn disk_usage_lists_groups_paths_and_unpinned_bytes() {
     case.store.capture(&two, support::NOW).unwrap();
     fs_err::remove_dir_all(case.store.git_dir().join("refs/turnstone")).unwrap();
     fs_err::create_dir(case.store.git_dir().join("refs/turnstone")).unwrap();
-    let nobody = case.store.disk_usage(10).unwrap();
+    let nobody = case.store.inspection().disk_usage(10).unwrap();
     assert!(nobody.groups.is_empty() && nobody.unpinned > 3000);
     let case = StoreFixture::new();
     case.write("shared", text(7919));
@@ -94,7 +94,7 @@ fn disk_usage_lists_groups_paths_and_unpinned_bytes() {
         case.store.capture(group, support::NOW).unwrap();
     }
 
-    let found = case.store.disk_usage(1).unwrap();
+    let found = case.store.inspection().disk_usage(1).unwrap();
 
     let groups: Vec<_> = found.groups.iter().map(|it| (&*it.group, it.captures)).collect();
     assert_eq!(groups, [("one", 2), ("two", 1)]);

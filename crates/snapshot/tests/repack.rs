@@ -31,14 +31,14 @@ mod edits {
         (0..size / 34).map(|_| line(rng)).collect()
     }
 
-    pub(crate) fn blob(shadow: &SnapshotStore, captured: &CaptureOutcome, at: &str) -> Oid {
-        shadow.path_image(&captured.capture, &path(at)).unwrap().leaf().unwrap().blob
+    pub(crate) fn blob(store: &SnapshotStore, captured: &CaptureOutcome, at: &str) -> Oid {
+        store.captures().path_image(&captured.capture, &path(at)).unwrap().leaf().unwrap().blob
     }
 
     pub(crate) fn repack(case: &StoreFixture) {
         for round in 0.. {
             assert!(round < 50, "it never ends");
-            if case.store.repack(EFFORT).unwrap().is_done {
+            if case.store.packs().repack(EFFORT).unwrap().is_done {
                 break;
             }
         }
@@ -75,7 +75,7 @@ mod edits {
     }
 }
 
-/// The rule's figure on a small scale; the example `vault` measures it in full.
+/// The rule's figure on a small scale; the example `snapshot_store` measures it in full.
 /// Proves R13.
 #[test]
 fn repack_compresses_many_edits_of_a_large_text() {
@@ -84,11 +84,11 @@ fn repack_compresses_many_edits_of_a_large_text() {
     let mut lines = text(&mut rng, 128 << 10);
     let made = edit(&case, &mut rng, &mut lines, 200);
     let blobs: Vec<Oid> = made.iter().map(|it| blob(&case.store, it, "big.txt")).collect();
-    let before = case.store.usage().unwrap().bytes;
+    let before = case.store.inspection().usage().unwrap().bytes;
 
     repack(&case);
 
-    let after = case.store.usage().unwrap().bytes;
+    let after = case.store.inspection().usage().unwrap().bytes;
     assert!(before > 12 << 20, "{before}");
     assert!(after < 700 << 10, "{before} became {after}");
     assert!((2..=50).contains(&max_delta_depth(&case)));
@@ -98,14 +98,14 @@ fn repack_compresses_many_edits_of_a_large_text() {
             case.reopen();
         }
         for (captured, expected) in made.iter().zip(&blobs).step_by(23) {
-            let capture = case.store.get_capture(&captured.capture.id).unwrap();
+            let capture = case.store.captures().get(&captured.capture.id).unwrap();
             assert_eq!(capture.tree, captured.capture.tree);
             assert_eq!(blob(&case.store, captured, "big.txt"), *expected);
             let bytes = case.git(&["cat-file", "blob", &expected.to_string()]);
             assert!(bytes.starts_with(lines[0].trim_end()) || bytes.len() > 100_000);
         }
     }
-    assert!(case.store.repack(EFFORT).unwrap().is_done);
+    assert!(case.store.packs().repack(EFFORT).unwrap().is_done);
 }
 
 /// Proves R13.
@@ -120,7 +120,7 @@ fn repack_deltas_new_captures_against_older_ones() {
         repack(&case);
     }
 
-    let usage = case.store.usage().unwrap();
+    let usage = case.store.inspection().usage().unwrap();
     assert!(usage.bytes < 600 << 10, "{usage:?}");
     assert!(usage.packs <= 3, "{usage:?}");
     assert!(max_delta_depth(&case) <= 50);
@@ -142,10 +142,10 @@ fn object_whose_delta_base_was_collected_is_rewritten() {
     case.store.capture(&goes, NOW).unwrap();
     let made = edit(&case, &mut rng, &mut lines, 60);
     repack(&case);
-    let before = case.store.usage().unwrap().bytes;
+    let before = case.store.inspection().usage().unwrap().bytes;
     let live = [PinGroup::new("test")].into();
 
-    let report = case.store.gc(&live, NOW.plus(2 * HOUR), false).unwrap();
+    let report = case.store.collector().gc(&live, NOW.plus(2 * HOUR), false).unwrap();
 
     assert_eq!(report.dropped_groups, ["goes"]);
     assert!(report.dropped_bytes > 32 << 10, "the first version was the base: {report:?}");
@@ -180,8 +180,8 @@ fn packs_with_keep_files_are_never_touched() {
     }
 
     repack(&case);
-    case.store.merge_packs().unwrap();
-    case.store.gc(&[PinGroup::new("test")].into(), NOW.plus(2 * HOUR), false).unwrap();
+    case.store.packs().merge_packs().unwrap();
+    case.store.collector().gc(&[PinGroup::new("test")].into(), NOW.plus(2 * HOUR), false).unwrap();
 
     let after = stems();
     assert!(marked.iter().all(|stem| after.contains(stem)));
@@ -200,7 +200,7 @@ fn bounded_gc_leaves_a_consistent_store_and_finishes_later() {
         let group = if round % 2 == 0 { "goes" } else { "test" };
         case.store.capture(&PinGroup::new(group), NOW).unwrap();
     }
-    case.store.merge_packs().unwrap();
+    case.store.packs().merge_packs().unwrap();
     for round in 0..6 {
         case.write("mine", text(&mut rng, 20 << 10).concat());
         let group = if round % 2 == 0 { "goes" } else { "test" };
@@ -211,15 +211,15 @@ fn bounded_gc_leaves_a_consistent_store_and_finishes_later() {
     let mut bounded =
         GcOptions { live: &live, now, keep: 7 * 24 * HOUR, effort: 30 << 10, dry_run: false };
 
-    let recent = case.store.collect_garbage(&bounded).unwrap();
+    let recent = case.store.collector().collect(&bounded).unwrap();
     assert!(recent.dropped_groups.is_empty(), "unpinned captures are kept for seven days");
     bounded.keep = HOUR;
-    let first = case.store.collect_garbage(&bounded).unwrap();
+    let first = case.store.collector().collect(&bounded).unwrap();
     assert!(!first.is_done && first.bytes_after < first.bytes_before, "{first:?}");
     case.git(&["fsck", "--full"]);
-    let second = case.store.gc(&live, now, false).unwrap();
+    let second = case.store.collector().gc(&live, now, false).unwrap();
     assert!(second.is_done && second.dropped_objects > 0);
     case.git(&["fsck", "--full"]);
-    assert_eq!(case.store.gc(&live, now, true).unwrap().dropped_objects, 0);
-    assert_eq!(case.store.usage().unwrap().last_gc, Some(now));
+    assert_eq!(case.store.collector().gc(&live, now, true).unwrap().dropped_objects, 0);
+    assert_eq!(case.store.inspection().usage().unwrap().last_gc, Some(now));
 }

@@ -21,12 +21,12 @@ fn guard_group() -> PinGroup {
 }
 
 fn apply(case: &StoreFixture, plan: &RestorePlan) -> RestoreReport {
-    case.store.apply_plan(plan, &guard_group(), NOW).expect("the plan is applied")
+    case.store.restores().apply_plan(plan, &guard_group(), NOW).expect("the plan is applied")
 }
 
 fn restore(case: &StoreFixture, target: &Capture) -> RestoreReport {
     let now = case.capture().capture;
-    let plan = case.store.plan_restore(target, &now, None, false).expect("a plan");
+    let plan = case.store.planner().plan_restore(target, &now, None, false).expect("a plan");
     apply(case, &plan)
 }
 
@@ -35,11 +35,12 @@ fn target_states(case: &StoreFixture, names: &[&str], edit: impl FnOnce()) -> Ve
     let before = case.capture_named(names).capture;
     edit();
     let after = case.capture_named(names).capture;
-    let image =
-        |capture, name: &str| case.store.path_image(capture, &path(name)).expect("readable");
-    let wish =
+    let image = |capture, name: &str| {
+        case.store.captures().path_image(capture, &path(name)).expect("readable")
+    };
+    let wanted =
         |name: &&str| TargetState::new(path(name), Some(image(&after, name)), image(&before, name));
-    names.iter().map(wish).collect()
+    names.iter().map(wanted).collect()
 }
 
 /// Everything in a directory: bytes, permission bits, links.
@@ -76,7 +77,7 @@ fn undo_restores_and_removes_files_and_is_itself_undoable() {
     case.write("q\"\t", "quoted");
     let before = contents(&case.root());
     let names = ["mod", "gone/deep", "文件", "q\"\t", "new/dir/file", "link"];
-    let wishes = target_states(&case, &names, || {
+    let targets = target_states(&case, &names, || {
         case.write("mod", "new");
         fs_err::remove_dir_all(case.at("gone")).unwrap();
         case.write("文件", "changed");
@@ -85,7 +86,7 @@ fn undo_restores_and_removes_files_and_is_itself_undoable() {
         case.link("link", "mod");
     });
     let after = contents(&case.root());
-    let plan = case.store.plan_targets(&wishes).unwrap();
+    let plan = case.store.planner().plan_targets(&targets).unwrap();
 
     let report = apply(&case, &plan);
 
@@ -93,7 +94,7 @@ fn undo_restores_and_removes_files_and_is_itself_undoable() {
     assert_eq!(report.removed, [path("link"), path("new/dir/file")]);
     assert_eq!(report.restored.len(), 4);
     assert!(report.conflicts.is_empty() && report.guard.is_some());
-    let again = apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
+    let again = apply(&case, &case.store.planner().plan_targets(&plan.inverse()).unwrap());
     assert_eq!(contents(&case.root()), after);
     assert_eq!((again.restored.len(), again.removed.len()), (5, 1));
 }
@@ -105,7 +106,7 @@ fn human_edit_is_merged_or_conflicts_never_overwritten() {
     for name in ["merge", "overlap", "binary", "deleted"] {
         case.write(name, text("1", "7"));
     }
-    let wishes = target_states(&case, &["merge", "overlap", "binary", "deleted"], || {
+    let targets = target_states(&case, &["merge", "overlap", "binary", "deleted"], || {
         for name in ["merge", "overlap", "deleted"] {
             case.write(name, text("agent", "7"));
         }
@@ -115,7 +116,7 @@ fn human_edit_is_merged_or_conflicts_never_overwritten() {
     case.write("overlap", text("human", "7"));
     case.write("binary", [0, 2]);
     case.remove("deleted");
-    let plan = case.store.plan_targets(&wishes).unwrap();
+    let plan = case.store.planner().plan_targets(&targets).unwrap();
     assert_eq!(case.read("merge"), text("agent", "human"), "a plan writes nothing");
 
     let report = apply(&case, &plan);
@@ -133,7 +134,7 @@ fn human_edit_is_merged_or_conflicts_never_overwritten() {
         ]
     );
     assert!(!case.at("deleted").exists());
-    apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
+    apply(&case, &case.store.planner().plan_targets(&plan.inverse()).unwrap());
     assert_eq!(case.read("merge"), text("agent", "human"));
 }
 
@@ -146,14 +147,14 @@ fn unreadable_tree_is_an_error_and_deletes_nothing() {
     let mut lost = now.clone();
     lost.tree = "0123456789012345678901234567890123456789".parse().unwrap();
 
-    let plan = case.store.plan_restore(&lost, &now, None, false);
+    let plan = case.store.planner().plan_restore(&lost, &now, None, false);
 
     assert!(matches!(plan, Err(RestoreError::Object(_))));
-    let mut wish = target_states(&case, &["a"], || case.write("a", "2")).remove(0);
-    if let PathImage::Present { leaf, .. } = &mut wish.links[0].target {
+    let mut wanted = target_states(&case, &["a"], || case.write("a", "2")).remove(0);
+    if let PathImage::Present { leaf, .. } = &mut wanted.links[0].target {
         leaf.blob = lost.tree;
     }
-    assert!(case.store.plan_targets(&[wish]).is_err());
+    assert!(case.store.planner().plan_targets(&[wanted]).is_err());
     assert_eq!(case.read("a"), "2");
 }
 
@@ -202,7 +203,7 @@ fn only_selected_paths_are_restored() {
     }
     let now = case.capture().capture;
     let chosen = paths_of(&["a"]);
-    let plan = case.store.plan_restore(&target, &now, Some(&chosen), true).unwrap();
+    let plan = case.store.planner().plan_restore(&target, &now, Some(&chosen), true).unwrap();
 
     apply(&case, &plan);
 
@@ -243,12 +244,12 @@ fn every_file_kind_transition_is_restored_and_undone() {
             make_other(&case);
             let edited = contents(&case.root());
             let now = case.capture().capture;
-            let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
+            let plan = case.store.planner().plan_restore(&target, &now, None, false).unwrap();
 
             let report = apply(&case, &plan);
 
             assert_eq!(contents(&case.root()), wanted, "{other} to {one}: {report:?}");
-            apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
+            apply(&case, &case.store.planner().plan_targets(&plan.inverse()).unwrap());
             assert_eq!(contents(&case.root()), edited, "{one} to {other}");
         }
     }
@@ -259,7 +260,7 @@ fn every_file_kind_transition_is_restored_and_undone() {
 fn foreign_file_in_removed_directory_conflicts_the_whole_group() {
     let case = StoreFixture::new();
     case.write("p", "file");
-    let wishes = target_states(&case, &["p", "p/a", "p/b"], || {
+    let targets = target_states(&case, &["p", "p/a", "p/b"], || {
         case.remove("p");
         case.write("p/a", "a");
         case.write("p/b", "b");
@@ -267,7 +268,7 @@ fn foreign_file_in_removed_directory_conflicts_the_whole_group() {
     case.write("p/foreign", "mine");
     let before = contents(&case.root());
 
-    let report = apply(&case, &case.store.plan_targets(&wishes).unwrap());
+    let report = apply(&case, &case.store.planner().plan_targets(&targets).unwrap());
 
     assert_eq!(contents(&case.root()), before);
     assert_eq!(report.conflicts.len(), 3);
@@ -301,13 +302,13 @@ fn restore_does_not_follow_a_parent_replaced_by_a_link() {
     let outside = tempfile::tempdir().unwrap();
     fs_err::write(outside.path().join("f"), "1").unwrap();
     case.write("d/f", "1");
-    let wishes = target_states(&case, &["d/f"], || case.write("d/f", "2"));
+    let targets = target_states(&case, &["d/f"], || case.write("d/f", "2"));
     fs_err::remove_dir_all(case.at("d")).unwrap();
     fs_err::write(outside.path().join("f"), "2").unwrap();
-    let late = case.store.plan_targets(&wishes).unwrap();
+    let late = case.store.planner().plan_targets(&targets).unwrap();
     case.link("d", outside.path().to_str().unwrap());
 
-    let report = apply(&case, &case.store.plan_targets(&wishes).unwrap());
+    let report = apply(&case, &case.store.planner().plan_targets(&targets).unwrap());
     assert_eq!(report.not_covered, [(path("d/f"), UncoveredReason::BehindLink)]);
     let report = apply(&case, &late);
     assert!(report.restored.is_empty() && report.removed.is_empty());
@@ -357,8 +358,8 @@ fn save_during_restore(row: u64, without: &str) {
         if !removes {
             case.write("f", "before");
         }
-        let wishes = target_states(&case, &["f"], || case.write("f", "after"));
-        let plan = case.store.plan_targets(&wishes).expect("a plan");
+        let targets = target_states(&case, &["f"], || case.write("f", "after"));
+        let plan = case.store.planner().plan_targets(&targets).expect("a plan");
         let saves = rng.below(4) != 0;
         let (file, spare) = (case.at("f"), case.dir.path().join("spare"));
         let point = *rng.choose(&points).expect("a point");
@@ -413,14 +414,14 @@ fn random_edits_are_undone_byte_for_byte() {
         let edited = files_without_empty_dirs(&case);
         let now = case.capture().capture;
         assert_eq!(now.tree.to_string(), case.git_write_tree(), "seed {seed}");
-        let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
+        let plan = case.store.planner().plan_restore(&target, &now, None, false).unwrap();
 
         let report = apply(&case, &plan);
 
         assert!(report.conflicts.is_empty(), "seed {seed}: {report:?}");
         assert_eq!(files_without_empty_dirs(&case), wanted, "seed {seed}");
         assert_eq!(case.capture().capture.tree, target.tree, "seed {seed}");
-        apply(&case, &case.store.plan_targets(&plan.inverse()).unwrap());
+        apply(&case, &case.store.planner().plan_targets(&plan.inverse()).unwrap());
         assert_eq!(files_without_empty_dirs(&case), edited, "seed {seed}");
     }
 }

@@ -50,13 +50,14 @@ fn plan_between_kinds(one: &str, other: &str) -> (StoreFixture, RestorePlan, Tre
     make(&case, other, "new");
     let edited = tree(&case.root());
     let after = case.capture_named(&names).capture;
-    let image =
-        |capture, name: &str| case.store.path_image(capture, &path(name)).expect("readable");
-    let wishes: Vec<TargetState> = names
+    let image = |capture, name: &str| {
+        case.store.captures().path_image(capture, &path(name)).expect("readable")
+    };
+    let targets: Vec<TargetState> = names
         .iter()
         .map(|name| TargetState::new(path(name), Some(image(&after, name)), image(&before, name)))
         .collect();
-    let plan = case.store.plan_targets(&wishes).expect("a plan");
+    let plan = case.store.planner().plan_targets(&targets).expect("a plan");
     (case, plan, wanted, edited)
 }
 
@@ -89,7 +90,7 @@ fn tree(root: &Path) -> Tree {
 }
 
 fn apply(case: &StoreFixture, plan: &RestorePlan) -> Result<RestoreReport, RestoreError> {
-    case.store.apply_plan(plan, &PinGroup::new("guard"), NOW)
+    case.store.restores().apply_plan(plan, &PinGroup::new("guard"), NOW)
 }
 
 /// Runs something that dies at the `nth` change of the worktree; nothing if it died.
@@ -144,7 +145,7 @@ fn assert_resumes_after_every_kill(without: &str) {
     let deaths = for_each_kill_point(without, |case, _, [wanted, _], about| {
         // Finishing dies as well, a little later each time, until it does not.
         for nth in (0..).map(|round| 1 << round) {
-            let done = run_until_failpoint(nth, || case.store.resume_restores());
+            let done = run_until_failpoint(nth, || case.store.restores().resume());
             case.reopen();
             if let Some(reports) = done {
                 let reports = reports.expect("resumed");
@@ -181,7 +182,7 @@ fn foreign_file_created_after_kill_is_never_lost() {
         }
         fs_err::write(&foreign, "mine").expect("written");
 
-        let reports = case.store.resume_restores().expect("resumed");
+        let reports = case.store.restores().resume().expect("resumed");
 
         assert_eq!(case.read("p/foreign"), "mine", "{about}");
         let mut found = tree(&case.root());
@@ -212,7 +213,7 @@ fn failing_writes_lose_no_file_and_are_reported() {
                 Err(RestoreError::Unfinished(_)) => {
                     stuck += 1;
                     case.reopen();
-                    let mut reports = case.store.resume_restores().expect("resumed");
+                    let mut reports = case.store.restores().resume().expect("resumed");
                     assert_eq!(tree(&case.root()), wanted, "{about} {reports:?}");
                     reports.remove(0)
                 }
@@ -227,7 +228,7 @@ fn failing_writes_lose_no_file_and_are_reported() {
             let named: Tree = of(&wanted, false).into_iter().chain(of(&edited, true)).collect();
             assert_eq!(files(&case), named, "{about}: {report:?}");
             case.reopen();
-            case.store.resume_restores().expect("resumed");
+            case.store.restores().resume().expect("resumed");
             assert_eq!(tree(&case.root()), named, "{about}: {report:?}");
             if nth > 40 || (is_told && report.conflicts.is_empty() && lasting) {
                 break;
@@ -266,7 +267,7 @@ fn rollback_keeps_concurrent_saves() {
         assert_eq!(case.read("p/a"), "saved by hand");
         assert_eq!(case.read("p/l"), "in the way");
         case.reopen();
-        case.store.resume_restores().expect("resumed");
+        case.store.restores().resume().expect("resumed");
         let found = tree(&case.root());
         assert!(found.keys().all(|name| !name.contains("turnstone-tmp")), "{found:?}");
         assert!(report.guard.is_some());
@@ -288,14 +289,14 @@ fn interrupted_write_of_hard_linked_file_is_finished() {
             let target = case.capture().capture;
             case.write("f", new);
             let now = case.capture().capture;
-            let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
+            let plan = case.store.planner().plan_restore(&target, &now, None, false).unwrap();
             if run_until_failpoint(nth, || apply(&case, &plan)).is_none() {
                 // What a power cut can leave of it.
                 let sectors = old.len().min(new.len()) / 512 / 2 * 512;
                 let torn = [&old.as_bytes()[..sectors], &new.as_bytes()[sectors..]].concat();
                 case.write("f", torn);
                 case.reopen();
-                let reports = case.store.resume_restores().unwrap();
+                let reports = case.store.restores().resume().unwrap();
                 assert!(reports[0].conflicts.is_empty(), "{nth}: {reports:?}");
                 assert_eq!(reports[0].in_place, [path("f")]);
             }
@@ -319,7 +320,7 @@ fn failed_in_place_write_restores_old_bytes() {
         let target = case.capture().capture;
         case.write("f", "new and longer");
         let now = case.capture().capture;
-        let plan = case.store.plan_restore(&target, &now, None, false).unwrap();
+        let plan = case.store.planner().plan_restore(&target, &now, None, false).unwrap();
         fail::cfg("snapshot::touch", &format!("{nth}*off->1*return->off")).unwrap();
         let report = apply(&case, &plan).unwrap();
         fail::remove("snapshot::touch");

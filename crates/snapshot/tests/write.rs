@@ -12,15 +12,15 @@ const NOW: EpochMillis = EpochMillis(1_767_225_600_000);
 
 struct FileWriteFixture {
     dir: tempfile::TempDir,
-    vault: SnapshotHandle,
+    handle: SnapshotHandle,
 }
 
 impl FileWriteFixture {
     fn new() -> Self {
         let dir = tempfile::tempdir().expect("temp dir");
         fs_err::create_dir(dir.path().join("work")).expect("made");
-        let vault = open(dir.path());
-        Self { dir, vault }
+        let handle = open(dir.path());
+        Self { dir, handle }
     }
 
     fn put(&self, name: &str, text: &str) {
@@ -33,7 +33,7 @@ impl FileWriteFixture {
 
     fn write(
         &self,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         name: &str,
         expected: PathImage,
         text: &str,
@@ -41,9 +41,9 @@ impl FileWriteFixture {
         let path: RelPath = name.parse().expect("a path");
         let paths = BTreeSet::from([path.clone()]);
         let group = PinGroup::new("one");
-        let guard = vault.capture_named(&group, &paths, true, NOW).expect("captured").capture;
+        let guard = handle.capture_named(&group, &paths, true, NOW).expect("captured").capture;
         let write = ConditionalWrite { path, expected, bytes: Some(text.as_bytes().to_vec()) };
-        let report = vault.write_files(&[write], &guard, NOW).expect("an answer");
+        let report = handle.write_files(&[write], &guard, NOW).expect("an answer");
         report.conflicts.into_iter().map(|conflict| conflict.why).collect()
     }
 }
@@ -54,8 +54,8 @@ fn open(dir: &Path) -> SnapshotHandle {
     SnapshotHandle::open(&data, None, &work, SnapshotOptions::default(), NOW).expect("opens")
 }
 
-fn image(vault: &SnapshotHandle, name: &str) -> PathImage {
-    vault.read_path(&name.parse().expect("a path")).expect("seen").image
+fn image(handle: &SnapshotHandle, name: &str) -> PathImage {
+    handle.reader().read_path(&name.parse().expect("a path")).expect("seen").image
 }
 
 /// Proves R15.
@@ -63,18 +63,21 @@ fn image(vault: &SnapshotHandle, name: &str) -> PathImage {
 fn file_is_written_only_if_it_matches_the_expected_image() {
     let case = FileWriteFixture::new();
     case.put("f", "one");
-    let one = image(&case.vault, "f");
-    assert_eq!(case.write(&case.vault, "f", one, "two"), []);
+    let one = image(&case.handle, "f");
+    assert_eq!(case.write(&case.handle, "f", one, "two"), []);
     assert_eq!(case.read("f").as_deref(), Some("two"));
-    assert_eq!(case.write(&case.vault, "f", one, "three"), [ConflictReason::Changed]);
-    assert_eq!(case.write(&case.vault, "f", PathImage::Absent, "three"), [ConflictReason::Changed]);
+    assert_eq!(case.write(&case.handle, "f", one, "three"), [ConflictReason::Changed]);
+    assert_eq!(
+        case.write(&case.handle, "f", PathImage::Absent, "three"),
+        [ConflictReason::Changed]
+    );
     assert_eq!(case.read("f").as_deref(), Some("two"));
-    assert_eq!(case.write(&case.vault, "new/one", PathImage::Absent, "made"), []);
+    assert_eq!(case.write(&case.handle, "new/one", PathImage::Absent, "made"), []);
     assert_eq!(case.read("new/one").as_deref(), Some("made"));
-    let seen = case.vault.read_path(&"f".parse().expect("a path")).expect("seen");
+    let seen = case.handle.reader().read_path(&"f".parse().expect("a path")).expect("seen");
     assert_eq!(seen.bytes.as_deref(), Some(&b"two"[..]));
     assert!(seen.modified.is_some());
-    assert!(case.vault.list_operations().expect("read").is_empty(), "it is no operation");
+    assert!(case.handle.reader().list_operations().expect("read").is_empty(), "it is no operation");
 }
 
 /// Proves R11.
@@ -82,7 +85,7 @@ fn file_is_written_only_if_it_matches_the_expected_image() {
 fn client_writes_files_through_the_owner() {
     let case = FileWriteFixture::new();
     let other = open(case.dir.path());
-    assert!(case.vault.is_owner() && !other.is_owner());
+    assert!(case.handle.is_owner() && !other.is_owner());
     case.put("f", "one");
     let one = image(&other, "f");
     assert_eq!(case.write(&other, "f", one, "two"), []);
@@ -95,10 +98,10 @@ fn client_writes_files_through_the_owner() {
 fn baseline_exists_after_first_full_capture() {
     let case = FileWriteFixture::new();
     case.put("f", "one");
-    let one = image(&case.vault, "f");
-    case.write(&case.vault, "f", one, "two");
-    assert!(!case.vault.has_baseline(), "named paths are no baseline");
-    case.vault.capture(&PinGroup::new("one"), NOW).expect("captured");
-    assert!(case.vault.has_baseline());
-    assert!(open(case.dir.path()).has_baseline(), "everybody knows");
+    let one = image(&case.handle, "f");
+    case.write(&case.handle, "f", one, "two");
+    assert!(!case.handle.reader().has_baseline(), "named paths are no baseline");
+    case.handle.capture(&PinGroup::new("one"), NOW).expect("captured");
+    assert!(case.handle.reader().has_baseline());
+    assert!(open(case.dir.path()).reader().has_baseline(), "everybody knows");
 }

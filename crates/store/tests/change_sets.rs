@@ -4,7 +4,10 @@ mod support;
 
 use serde_json::json;
 use support::*;
-use turnstone_core::change::{ChangeRoot, Evidence, FileChange, FileImage, FileMode, GitPosition};
+use turnstone_core::change::{
+    ChangeRoot, Evidence, FileChange, FileMode, GitPosition, Oid, PathImage, TreeLeaf,
+    UncoveredReason,
+};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, TurnId};
 use turnstone_core::operation::{
@@ -36,8 +39,9 @@ fn path(text: &str) -> RelPath {
     text.parse().expect("a path")
 }
 
-fn file(blob: &str) -> FileImage {
-    FileImage::Present { blob: blob.to_owned(), mode: FileMode::File, perm: 0o644 }
+fn file(blob: &str) -> PathImage {
+    let blob = Oid([blob.bytes().fold(0, u8::wrapping_add); 20]);
+    PathImage::Present { leaf: TreeLeaf { blob, mode: FileMode::File }, perm: 0o644 }
 }
 
 fn point(head: &str) -> GitPosition {
@@ -70,7 +74,7 @@ fn close(name: &str, evidence: Evidence, changes: Vec<FileChange>) -> CloseChang
 }
 
 fn edit(text: &str) -> FileChange {
-    FileChange { path: path(text), before: FileImage::Absent, after: file("b1") }
+    FileChange { path: path(text), before: PathImage::Absent, after: file("b1") }
 }
 
 /// A store with a session whose turn runs.
@@ -129,9 +133,9 @@ fn change_set_round_trips() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     let odd = RelPath::new(&b"a/\xff \"\n"[..]).expect("a path");
-    let uncovered = FileImage::Uncovered { reason: "too_large".to_owned() };
+    let uncovered = PathImage::Uncovered { reason: UncoveredReason::TooLarge };
     let changes = vec![
-        FileChange { path: odd, before: file("b0"), after: FileImage::Absent },
+        FileChange { path: odd, before: file("b0"), after: PathImage::Absent },
         FileChange { path: path("big"), before: uncovered, after: file("b2") },
     ];
 

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    Capture, CaptureMode, CaptureOutcome, CaptureSelection, DiffOptions, PinGroup, RelPath,
+    Capture, CaptureMode, CaptureOutcome, CaptureRules, DiffOptions, PinGroup, RelPath,
     RestorePlan, RestoreReport, RootPolicy, SnapshotStore, TargetState, UserGitSettings, Worktree,
 };
 
@@ -25,7 +25,7 @@ impl OwnStore {
         let worktree = Worktree::open(tree, &RootPolicy::default())?;
         // As for the peer: nobody's git settings but those of the worktree.
         let user_git = Some(UserGitSettings::default());
-        let selection = CaptureSelection { user_git, ..CaptureSelection::default() };
+        let selection = CaptureRules { user_git, ..CaptureRules::default() };
         let store = SnapshotStore::open(folder, worktree, selection)?;
         Ok(Self { store, group: PinGroup::new("bench"), time: Cell::new(1_794_728_448_904) })
     }
@@ -33,7 +33,7 @@ impl OwnStore {
     /// The same, and the kernel tells it what changes.
     pub(crate) fn open_watching(folder: &Path, tree: &Path) -> Fallible<Self> {
         let ours = Self::open(folder, tree)?;
-        ours.store.start_journal();
+        ours.store.journal().start();
         Ok(ours)
     }
 
@@ -63,7 +63,7 @@ impl OwnStore {
 
     /// Compares two captures, patches and counts and all; returns how many files differ.
     pub(crate) fn diff(&self, one: &Capture, other: &Capture) -> Fallible<usize> {
-        Ok(self.store.diff_captures(one, other, &DiffOptions::default())?.files.len())
+        Ok(self.store.diffs().between(one, other, &DiffOptions::default())?.files.len())
     }
 
     /// What a turn's change set says: each path back from `after` to `before`.
@@ -75,8 +75,8 @@ impl OwnStore {
     ) -> Fallible<Vec<TargetState>> {
         let target_of = |path: &String| -> Fallible<TargetState> {
             let path: RelPath = path.parse()?;
-            let target = self.store.path_image(before, &path)?;
-            let base = Some(self.store.path_image(after, &path)?);
+            let target = self.store.captures().path_image(before, &path)?;
+            let base = Some(self.store.captures().path_image(after, &path)?);
             Ok(TargetState::new(path, base, target))
         };
         paths.iter().map(target_of).collect()
@@ -84,10 +84,10 @@ impl OwnStore {
 
     /// Undoes a change set: plan, guard, write, verify, and the difference it made on disk.
     pub(crate) fn revert(&self, targets: &[TargetState]) -> Fallible<RestoreReport> {
-        let plan = self.store.plan_targets(targets)?;
+        let plan = self.store.planner().plan_targets(targets)?;
         let report = self.apply(&plan)?;
-        let guard = self.store.get_capture(&report.guard.ok_or("there is no guard")?)?;
-        let differ = self.store.diff_worktree(&guard, &DiffOptions::default())?.files.len();
+        let guard = self.store.captures().get(&report.guard.ok_or("there is no guard")?)?;
+        let differ = self.store.diffs().with_worktree(&guard, &DiffOptions::default())?.files.len();
         if differ != plan.steps.len() || report.restored.len() != differ {
             return Err(format!("{differ} of {} files were undone", targets.len()).into());
         }
@@ -97,14 +97,14 @@ impl OwnStore {
     /// Makes the whole worktree equal to a capture.
     pub(crate) fn restore(&self, target: &Capture) -> Fallible<RestoreReport> {
         let now = self.capture()?.capture;
-        let plan = self.store.plan_restore(target, &now, None, false)?;
+        let plan = self.store.planner().plan_restore(target, &now, None, false)?;
         let report = self.apply(&plan)?;
         report.guard.ok_or("there is no guard")?;
         Ok(report)
     }
 
     fn apply(&self, plan: &RestorePlan) -> Fallible<RestoreReport> {
-        let report = self.store.apply_plan(plan, &self.group, self.now())?;
+        let report = self.store.restores().apply_plan(plan, &self.group, self.now())?;
         if report.conflicts.is_empty() && report.not_covered.is_empty() {
             return Ok(report);
         }

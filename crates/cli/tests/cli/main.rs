@@ -11,6 +11,7 @@ mod fixture;
 mod git_pipes;
 mod history;
 mod import_export;
+mod older_data_directory;
 mod permission;
 mod permission_gates;
 mod program_basics;

@@ -2,52 +2,11 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::PathImage;
 use crate::id::{ChangeId, PartId, SessionId, TurnId};
 use crate::rel_path::RelPath;
 
-/// What a file is besides its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum FileMode {
-    /// A file.
-    File,
-    /// A file that may be run.
-    Exec,
-    /// A symbolic link; its bytes are where it points.
-    Link,
-}
-
-/// What is known of a path at one moment (R1). One must never be taken for another.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(tag = "is", rename_all = "snake_case")]
-pub enum FileImage {
-    /// A file or a link.
-    Present {
-        /// The name of its bytes.
-        blob: String,
-        /// Its mode.
-        mode: FileMode,
-        /// Its permission bits; zero for a link.
-        perm: u32,
-    },
-    /// There was none: the kernel said so at the time.
-    Absent,
-    /// Not captured, or not readable.
-    Uncovered {
-        /// The reason.
-        reason: String,
-    },
-}
-
-impl FileImage {
-    /// True if something is known of the path.
-    #[must_use]
-    pub const fn is_covered(&self) -> bool {
-        !matches!(self, Self::Uncovered { .. })
-    }
-}
-
-/// How a change is known (R2).
+/// How a change came to be known (R2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Evidence {
@@ -76,10 +35,10 @@ impl Evidence {
 pub struct FileChange {
     /// Where, below the root.
     pub path: RelPath,
-    /// Image before the call.
-    pub before: FileImage,
-    /// Image after the call.
-    pub after: FileImage,
+    /// What it held before the call.
+    pub before: PathImage,
+    /// What it held after the call.
+    pub after: PathImage,
 }
 
 impl FileChange {

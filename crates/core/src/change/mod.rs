@@ -5,10 +5,12 @@
 
 mod change_set;
 mod claim;
+mod oid;
+mod path_image;
 mod three_way;
 
-pub use change_set::{
-    ChangeRoot, ChangeSet, Evidence, FileChange, FileImage, FileMode, GitMove, GitPosition,
-};
+pub use change_set::{ChangeRoot, ChangeSet, Evidence, FileChange, GitMove, GitPosition};
 pub use claim::{ChangeClaim, find_contended, find_own_paths};
+pub use oid::{Oid, OidError};
+pub use path_image::{FileMode, PathImage, TreeLeaf, UncoveredReason};
 pub use three_way::{StepDirection, ThreeWayStep, three_way_steps};

@@ -1,6 +1,8 @@
 //! Three-way steps: the history of one path as steps of an undo or redo (R4).
 
-use super::FileImage;
+use serde::{Deserialize, Serialize};
+
+use super::PathImage;
 
 /// Direction in which a range is processed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,13 +13,28 @@ pub enum StepDirection {
     Redo,
 }
 
-/// One three-way step: `base` becomes `target`, and later changes to the file are kept.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// One three-way step: where the path still holds `base`, it gets `target`; changes made since stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ThreeWayStep {
-    /// Content of the path if it has not changed since.
-    pub base: FileImage,
-    /// Content after the step.
-    pub target: FileImage,
+    /// What the path held when the changes to be undone had been made: changes since then are kept.
+    /// `None`: the target replaces any content.
+    pub base: Option<PathImage>,
+    /// What the path should hold.
+    pub target: PathImage,
+    /// Steps applied to `base` in memory first; their result is the base.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub base_by: Vec<ThreeWayStep>,
+    /// Steps applied to `target` in memory first; their result is the target.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub target_by: Vec<ThreeWayStep>,
+}
+
+impl ThreeWayStep {
+    /// A step between two images.
+    #[must_use]
+    pub const fn new(base: Option<PathImage>, target: PathImage) -> Self {
+        Self { base, target, base_by: Vec::new(), target_by: Vec::new() }
+    }
 }
 
 /// Builds the steps for one path from its changes, given oldest first as `(before, after)`.
@@ -26,19 +43,19 @@ pub struct ThreeWayStep {
 /// file was changed in between, and two steps keep that change.
 #[must_use]
 pub fn three_way_steps(
-    changes: &[(FileImage, FileImage)],
+    changes: &[(PathImage, PathImage)],
     direction: StepDirection,
 ) -> Vec<ThreeWayStep> {
-    let mut runs: Vec<(FileImage, FileImage)> = Vec::new();
+    let mut runs: Vec<(PathImage, PathImage)> = Vec::new();
     for (before, after) in changes {
         match runs.last_mut() {
-            Some(run) if run.1 == *before => run.1.clone_from(after),
-            _ => runs.push((before.clone(), after.clone())),
+            Some(run) if run.1 == *before => run.1 = *after,
+            _ => runs.push((*before, *after)),
         }
     }
-    let link = |(before, after): (FileImage, FileImage)| match direction {
-        StepDirection::Undo => ThreeWayStep { base: after, target: before },
-        StepDirection::Redo => ThreeWayStep { base: before, target: after },
+    let link = |(before, after): (PathImage, PathImage)| match direction {
+        StepDirection::Undo => ThreeWayStep::new(Some(after), before),
+        StepDirection::Redo => ThreeWayStep::new(Some(before), after),
     };
     let links = runs.into_iter().map(link);
     match direction {
@@ -50,26 +67,27 @@ pub fn three_way_steps(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::change::FileMode;
+    use crate::change::{FileMode, Oid, TreeLeaf};
 
-    fn file(blob: &str) -> FileImage {
-        FileImage::Present { blob: blob.to_owned(), mode: FileMode::File, perm: 0o644 }
+    fn file(blob: &str) -> PathImage {
+        let blob = Oid([blob.as_bytes()[0]; 20]);
+        PathImage::Present { leaf: TreeLeaf { blob, mode: FileMode::File }, perm: 0o644 }
     }
 
-    fn shown(links: &[ThreeWayStep]) -> Vec<(FileImage, FileImage)> {
-        links.iter().map(|link| (link.base.clone(), link.target.clone())).collect()
+    fn shown(links: &[ThreeWayStep]) -> Vec<(PathImage, PathImage)> {
+        links.iter().filter_map(|link| Some((link.base?, link.target))).collect()
     }
 
     /// Proves R4.
     #[test]
     fn adjacent_changes_become_one_step() {
         let changes =
-            [(FileImage::Absent, file("a")), (file("a"), file("b")), (file("b"), file("c"))];
+            [(PathImage::Absent, file("a")), (file("a"), file("b")), (file("b"), file("c"))];
 
         let back = three_way_steps(&changes, StepDirection::Undo);
-        assert_eq!(shown(&back), [(file("c"), FileImage::Absent)]);
+        assert_eq!(shown(&back), [(file("c"), PathImage::Absent)]);
         let forth = three_way_steps(&changes, StepDirection::Redo);
-        assert_eq!(shown(&forth), [(FileImage::Absent, file("c"))]);
+        assert_eq!(shown(&forth), [(PathImage::Absent, file("c"))]);
     }
 
     /// Proves R4.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeSet;
 
-use turnstone_core::change::{FileChange, FileImage};
+use turnstone_core::change::{FileChange, PathImage, UncoveredReason};
 use turnstone_core::rel_path::RelPath;
 use turnstone_snapshot::{Capture, CaptureOutcome, PinGroup, SnapshotError, SnapshotHandle};
 use turnstone_store::Context;
@@ -20,8 +20,6 @@ use crate::settings::OverBudgetPolicy;
 pub(crate) const EVICTION_COPY_BYTES: u64 = 64 << 20;
 /// How often room is made for one capture: what becomes free is an estimate, and others capture too.
 const EVICTION_ROUNDS: usize = 4;
-/// Why nothing is known of a path.
-const OVER_BUDGET_REASON: &str = "over_budget";
 
 /// Captures files, and evicts old undo data when a capture does not fit.
 #[derive(Clone)]
@@ -49,6 +47,7 @@ impl BudgetedCapture {
                 Some(over) => self.eviction.free_space(ctx, vault, over)?,
                 // The disk itself is full: what nobody needs can go, and nobody's undo has to.
                 None => vault
+                    .maintenance()
                     .collect_garbage(&self.pins.gc_request(ctx, EVICTION_COPY_BYTES)?)
                     .map(|_| true)?,
             };
@@ -115,7 +114,7 @@ fn capture_once(
 
 /// The changes of a call whose end could not be captured: its paths, and nothing known of them.
 pub(crate) fn unknown_changes<'p>(named: impl IntoIterator<Item = &'p RelPath>) -> Vec<FileChange> {
-    let image = || FileImage::Uncovered { reason: OVER_BUDGET_REASON.to_owned() };
+    let image = || PathImage::Uncovered { reason: UncoveredReason::OverBudget };
     let change =
         |path: &RelPath| FileChange { path: path.clone(), before: image(), after: image() };
     named.into_iter().map(change).collect()

@@ -145,7 +145,7 @@ impl Eviction {
         vault: &SnapshotHandle,
         need: &EvictionRequest,
     ) -> Result<EvictionReport> {
-        Ok(vault.reclaim_unpinned(&with_unowned_guards_live(ctx, vault, need)?)?)
+        Ok(vault.maintenance().reclaim_unpinned(&with_unowned_guards_live(ctx, vault, need)?)?)
     }
 
     /// What may go in a store, in order, and how many bytes each frees.
@@ -158,7 +158,7 @@ impl Eviction {
         let mut found = self.list_candidates(ctx, vault, guards)?;
         found.sort_by_key(|candidate| candidate.priority);
         let steps: Vec<ExpiryStep> = found.iter().map(EvictionCandidate::expiry_step).collect();
-        let freed = vault.measure_expiry(&steps, ctx.now)?;
+        let freed = vault.maintenance().measure_expiry(&steps, ctx.now)?;
         Ok(found.into_iter().zip(freed).collect())
     }
 
@@ -222,7 +222,9 @@ impl Eviction {
         going.steps.extend(guards.steps);
         going.open.extend(guards.open);
         fail_point!("engine::expiry_written", |_| Err(std::io::Error::other("failpoint").into()));
-        vault.expire_captures(&going.steps, &with_unowned_guards_live(ctx, vault, need)?)?;
+        vault
+            .maintenance()
+            .expire_captures(&going.steps, &with_unowned_guards_live(ctx, vault, need)?)?;
         fail_point!("engine::expiry_dropped", |_| Err(std::io::Error::other("failpoint").into()));
         for (session, id) in going.open {
             self.finish_eviction(ctx, &session, id)?;
@@ -348,7 +350,9 @@ impl Eviction {
                 let live = self.pins.live_pin_groups(ctx)?;
                 let need =
                     EvictionRequest { bytes: 0, live, effort: EVICTION_COPY_BYTES, now: ctx.now };
-                vault.expire_captures(&gone, &with_unowned_guards_live(ctx, &vault, &need)?)?;
+                vault
+                    .maintenance()
+                    .expire_captures(&gone, &with_unowned_guards_live(ctx, &vault, &need)?)?;
             }
             self.finish_eviction(ctx, &session, id.clone())?;
             done.push(id);

@@ -88,7 +88,7 @@ impl Eviction {
     ) -> Result<Vec<EvictionCandidate>> {
         let store = vault.location().id.to_string();
         let mut found = Vec::new();
-        for (group, chain) in vault.list_chains()? {
+        for (group, chain) in vault.reader().list_chains()? {
             let Ok(id) = group.parse::<SessionId>() else { continue };
             if let Some(past) = self.store.read(ctx, |r| EvictionFacts::read(r, &id, &store))? {
                 found.extend(past.candidates(&chain));

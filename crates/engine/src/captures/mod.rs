@@ -4,7 +4,6 @@ mod assembly;
 pub(crate) mod budgeted_capture;
 pub(crate) mod eviction;
 pub(crate) mod eviction_candidates;
-pub(crate) mod image_conversion;
 pub(crate) mod operation_guard;
 pub(crate) mod session_coverage;
 pub(crate) mod snapshot_handles;

@@ -148,7 +148,7 @@ pub(crate) fn list_unowned_guards(
     now: EpochMillis,
 ) -> Result<Vec<UnownedGuard>> {
     let mut found = Vec::new();
-    for (name, chain) in vault.list_chains()? {
+    for (name, chain) in vault.reader().list_chains()? {
         let group = PinGroup::new(&name);
         let newest = chain.iter().filter(|it| it.is_guard()).map(|it| it.time).max();
         if let Some(time) = newest.filter(|_| !pinned.contains(&group)) {

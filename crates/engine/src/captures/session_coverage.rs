@@ -81,7 +81,7 @@ impl SnapshotHandles {
             return Err(EngineError::RootGone { session: session.id.clone(), path });
         }
         let found = self.find(directory, now).and_then(|vault| match vault {
-            Some(vault) => Ok((vault.location().root.clone(), vault.has_baseline())),
+            Some(vault) => Ok((vault.location().root.clone(), vault.reader().has_baseline())),
             None => {
                 let registry = self.registry();
                 let root = registry.find_root(directory, self.policy())?;

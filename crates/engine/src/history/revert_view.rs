@@ -77,12 +77,12 @@ impl Reverts {
             return Ok(());
         };
         let vault = self.snapshots.of_root(&root.root, ctx.now)?;
-        let capture = match vault.find_capture(&guard.to_string()) {
+        let capture = match vault.reader().find_capture(&guard.to_string()) {
             // It has expired.
             Err(SnapshotError::NoCapture { .. }) => return Ok(()),
             found => found?,
         };
-        let diff = vault.diff_worktree(&capture, &DiffOptions::default())?;
+        let diff = vault.reader().diff_worktree(&capture, &DiffOptions::default())?;
         shown.snapshot.get_or_insert_with(|| capture.tree.to_string());
         for file in diff.files {
             let is_new = !shown.seen.contains(&(root.root.clone(), file.path));

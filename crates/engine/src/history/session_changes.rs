@@ -6,16 +6,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::Number;
-use turnstone_core::change::{ChangeClaim, ChangeRoot, Evidence, find_own_paths};
+use turnstone_core::change::{ChangeClaim, ChangeRoot, Evidence, FileChange, find_own_paths};
 use turnstone_core::id::{ChangeId, SessionId, TurnId};
 use turnstone_core::model::{ChangeSummary, SessionFileDiff};
 use turnstone_core::operation::{SessionHead, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
-use turnstone_snapshot::{PathChange, PathDiff};
+use turnstone_snapshot::PathDiff;
 use turnstone_store::{ChangeSetRow, Context, Store, TurnRow};
 
-use crate::captures::image_conversion::{reason_code, to_path_image};
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
 use crate::history::diff::{DiffFormat, SessionDiff};
@@ -23,7 +22,7 @@ use crate::history::diff_event_size::{can_fit_event, trim_to_event};
 use crate::history::patch_text::join_file_steps;
 use crate::history::timeline::Timeline;
 use crate::history::undo::{
-    ObservedChange, PathHistory, SelectedChangeSet, is_within_turn, list_descendants, to_claim,
+    PathHistory, SelectedChangeSet, is_within_turn, list_descendants, to_claim,
 };
 
 /// The way of every path, root by root.
@@ -181,7 +180,7 @@ impl SessionChanges {
                 let paths = courses.entry(set.root.clone()).or_default();
                 let course = paths.entry(change.path.clone()).or_default();
                 let way = if after { &mut course.back } else { &mut course.forth };
-                way.push(ObservedChange::new(&held.row, change));
+                way.push((held.row.span(), change.clone()));
             }
         }
         let home = self.store.read(ctx, |r| r.sessions().get(session))?.directory;
@@ -223,17 +222,15 @@ impl SessionChanges {
         let vault = self.snapshots.of_root(root, ctx.now)?;
         let mut changes = Vec::new();
         for (path, course) in paths {
-            changes.extend(course.three_way_steps().iter().map(|link| PathChange {
-                path: path.clone(),
-                before: to_path_image(&link.base),
-                after: to_path_image(&link.target),
+            changes.extend(course.three_way_steps().iter().filter_map(|step| {
+                Some(FileChange { path: path.clone(), before: step.base?, after: step.target })
             }));
         }
-        let diff = vault.diff_changes(&changes, &form.options())?;
+        let diff = vault.reader().diff_changes(&changes, &form.options())?;
         let missing = diff.not_covered.into_iter();
         found
             .not_covered
-            .extend(missing.map(|(path, reason)| (root.clone(), path, reason_code(reason))));
+            .extend(missing.map(|(path, reason)| (root.clone(), path, reason.as_str().to_owned())));
         // The root holds the session's directory: its paths are short.
         let is_home = Path::new(home).starts_with(&root.path);
         let name = |path: &RelPath| match is_home {

@@ -113,7 +113,7 @@ impl SessionRecovery {
             return Ok(close);
         };
         let vault = self.snapshots.open(root, ctx.now)?;
-        let before = vault.find_capture(before)?;
+        let before = vault.reader().find_capture(before)?;
         let group = session_pin_group(&set.session);
         let named = match set.evidence {
             Evidence::Named => Some(row.named.iter().cloned().collect()),

@@ -36,7 +36,7 @@ impl Maintenance {
         let thread = std::thread::Builder::new().name("turnstone-baseline".to_owned());
         let running = thread.spawn(move || {
             // Only a keeper has a journal; whoever keeps the store for us has its own.
-            let _journal = vault.start_journal();
+            let _journal = vault.maintenance().start_journal();
             vault.capture(&PinGroup::new(BASELINE_GROUP), now)
         })?;
         Ok(Some(running))

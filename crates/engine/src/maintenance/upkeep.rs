@@ -81,7 +81,7 @@ impl Maintenance {
             .snapshots
             .list_open()
             .into_iter()
-            .filter(|vault| vault.is_maintenance_due(cadence, ctx.now))
+            .filter(|vault| vault.maintenance().is_maintenance_due(cadence, ctx.now))
             .collect();
         if due.is_empty() {
             return Ok(tended);
@@ -92,7 +92,8 @@ impl Maintenance {
         };
         let sweep = self.pins.gc_request(ctx, effort)?;
         for vault in due {
-            tended.stores += usize::from(vault.maintain_if_due(cadence, &sweep)?.is_some());
+            tended.stores +=
+                usize::from(vault.maintenance().maintain_if_due(cadence, &sweep)?.is_some());
         }
         tended.outputs = self.remove_orphaned_outputs(ctx)?;
         let registry = self.snapshots.registry();
@@ -120,7 +121,7 @@ impl Maintenance {
         for directory in directories.iter().filter(|directory| directory.is_dir()) {
             let policy = self.snapshots.policy();
             if let Ok(Some(_)) = registry.find_store(directory, policy) {
-                self.snapshots.open(directory, ctx.now)?.collect_garbage(&sweep)?;
+                self.snapshots.open(directory, ctx.now)?.maintenance().collect_garbage(&sweep)?;
                 tended.stores += 1;
             }
         }

@@ -105,9 +105,9 @@ impl Repositories {
 /// What git knows of the history of a repository.
 fn gather_history(git: &Git) -> std::result::Result<DirectoryFacts, GitError> {
     Ok(DirectoryFacts {
-        root_commits: git.list_root_commits()?,
+        root_commits: git.history().list_root_commits()?,
         // A history that is cut off names no root.
-        shallow: git.is_shallow()?,
+        shallow: git.history().is_shallow()?,
         origin: git.find_remote("origin")?.as_deref().and_then(normalize_origin),
         ..DirectoryFacts::default()
     })

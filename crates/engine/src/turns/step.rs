@@ -171,7 +171,7 @@ impl Steps {
     fn capture_step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
         let session = self.store.read(ctx, |r| r.sessions().get(session))?;
         match self.snapshots.access(&session, ctx.now)? {
-            SnapshotAccess::Available(vault) if vault.has_baseline() => {
+            SnapshotAccess::Available(vault) if vault.reader().has_baseline() => {
                 // A step goes on without one that does not fit.
                 let captured = self.captures.try_capture(
                     ctx,
@@ -205,7 +205,7 @@ impl Steps {
                 else {
                     return Ok(None);
                 };
-                vault.find_capture(before)?.tree.to_string()
+                vault.reader().find_capture(before)?.tree.to_string()
             }
             (None, None) => return Ok(None),
         };

@@ -73,7 +73,7 @@ fn check_evicted_turns(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     let newest = turns.last().ok_or("no turn")?;
     assert!(!expired.contains_key(&newest.id), "the newest turn stays");
     let vault = engine.snapshots().open(&dir.join("work"), NOW)?;
-    let (used, verified) = (vault.usage()?.bytes, vault.verify_objects()?);
+    let (used, verified) = (vault.reader().usage()?.bytes, vault.reader().verify_objects()?);
     assert!(used <= STORE, "{used} bytes are used");
     assert!(verified.damaged.is_empty(), "{verified:?}");
     Ok(expired.len())
@@ -127,6 +127,7 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     let vault = engine.snapshots().open(&dir.join("work"), NOW)?;
     let pinned = list_guard_groups(engine.store(), &ctx())?;
     let there: BTreeSet<PinGroup> = vault
+        .reader()
         .list_captures()?
         .iter()
         .filter(|it| it.is_guard())
@@ -140,7 +141,7 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
         Ok(_) | Err(EngineError::NothingToRedo(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    assert!(vault.verify_objects()?.damaged.is_empty());
+    assert!(vault.reader().verify_objects()?.damaged.is_empty());
     Ok(expired.len())
 }
 

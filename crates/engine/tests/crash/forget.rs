@@ -76,7 +76,7 @@ fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
         let wrong = engine.store().maintenance().verify_projections()?;
         assert!(wrong.is_empty(), "{point}: {wrong:?}");
         let vault = engine.snapshots().open(&data.join("work"), ctx().now)?;
-        assert!(vault.verify_objects()?.damaged.is_empty(), "{point}");
+        assert!(vault.reader().verify_objects()?.damaged.is_empty(), "{point}");
     }
     Ok(())
 }

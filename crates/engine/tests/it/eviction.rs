@@ -61,7 +61,7 @@ fn vault(case: &EngineFixture) -> std::sync::Arc<SnapshotHandle> {
 }
 
 fn used(case: &EngineFixture) -> u64 {
-    vault(case).usage().expect("reads").bytes
+    vault(case).reader().usage().expect("reads").bytes
 }
 
 fn archive(case: &EngineFixture, session: &SessionId) {
@@ -115,7 +115,7 @@ fn eviction_order_is_archived_then_idle_oldest_turn_first() {
         assert_eq!(operation.kind, OperationKind::Expire);
         assert!(operation.done.is_some(), "its bytes are gone");
     }
-    assert!(vault(&case).verify_objects().expect("reads").damaged.is_empty());
+    assert!(vault(&case).reader().verify_objects().expect("reads").damaged.is_empty());
 }
 
 /// Proves R13.
@@ -247,7 +247,7 @@ fn fork_keeps_undo_available_at_fork_time() {
         assert!(case.undo(&early.id, &UndoTarget::From(copied[0].id.clone())).is_complete());
         assert_eq!(case.read("f"), None);
     }
-    assert!(vault(&case).verify_objects().expect("reads").damaged.is_empty());
+    assert!(vault(&case).reader().verify_objects().expect("reads").damaged.is_empty());
 }
 
 /// Proves R13.
@@ -322,8 +322,8 @@ fn total_budget_evicts_longest_idle_in_any_store() {
         assert!((1..5).contains(&gone(&one)), "{} of the idle one, not its newest", gone(&one));
         let used = |dir| {
             let vault = second.snapshots().open(dir, NOW).expect("opens");
-            assert!(vault.verify_objects().expect("reads").damaged.is_empty());
-            vault.usage().expect("reads").bytes
+            assert!(vault.reader().verify_objects().expect("reads").damaged.is_empty());
+            vault.reader().usage().expect("reads").bytes
         };
         assert!(used(&dirs[0]) + used(&dirs[1]) <= 10 * SIZE as u64);
         drop(kept);

@@ -251,5 +251,5 @@ fn large_directory_is_watched_instead_of_walked() {
     case.engine.turns().commands().end(&later, execution, &exited("")).expect("ends");
     let vault =
         case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
-    assert_eq!(vault.start_journal().expect("a keeper").audits, 1);
+    assert_eq!(vault.maintenance().start_journal().expect("a keeper").audits, 1);
 }

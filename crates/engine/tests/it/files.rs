@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Barrier;
 
 use crate::engine_fixture::{EngineFixture, NOW, ctx};
-use turnstone_core::change::{Evidence, FileImage};
+use turnstone_core::change::{Evidence, PathImage};
 use turnstone_core::id::SessionId;
 use turnstone_core::time::EpochMillis;
 use turnstone_engine::{
@@ -109,7 +109,7 @@ fn write_accepts_absent_or_explicit_stamp() {
     let make = FileWriteRequest { expected: WritePrecondition::Absent, ..wish("f", "made") };
     let refused =
         case.engine.tool_calls().write_file(&ctx(), &turn, None, &make).expect_err("it is there");
-    assert!(matches!(refused, FileError::Stale { read, .. } if read.image == FileImage::Absent));
+    assert!(matches!(refused, FileError::Stale { read, .. } if read.image == PathImage::Absent));
 
     let swap = |text: &str| {
         let expected = WritePrecondition::Stamp(stamp.clone());

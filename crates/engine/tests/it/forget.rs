@@ -33,8 +33,14 @@ pub(crate) fn grep(folder: &Path) -> Vec<String> {
 
 /// Objects of the snapshot store that hold it.
 fn objects(case: &EngineFixture) -> Vec<String> {
-    let dir =
-        case.engine.snapshots().open(&case.root(), NOW).expect("opens").git_dir().expect("a store");
+    let dir = case
+        .engine
+        .snapshots()
+        .open(&case.root(), NOW)
+        .expect("opens")
+        .reader()
+        .git_dir()
+        .expect("a store");
     let list = git(&dir, &["cat-file", "--batch-all-objects", "--batch-check=%(objectname)"]);
     let holds = |oid: &&str| {
         let kind = git(&dir, &["cat-file", "-t", oid]);
@@ -124,6 +130,7 @@ fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
         .snapshots()
         .open(&case.root(), NOW)
         .expect("opens")
+        .reader()
         .verify_objects()
         .expect("reads");
     assert!(verified.damaged.is_empty());

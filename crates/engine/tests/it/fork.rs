@@ -110,9 +110,9 @@ fn fork_survives_deletion_of_original() {
         dry_run: false,
         now: later,
     };
-    let swept = vault.collect_garbage(&sweep).expect("collects");
+    let swept = vault.maintenance().collect_garbage(&sweep).expect("collects");
     assert!(swept.gc.dropped_groups.contains(&"ses_a".to_owned()), "{swept:?}");
-    let verified = vault.verify_objects().expect("reads");
+    let verified = vault.reader().verify_objects().expect("reads");
     assert!(verified.damaged.is_empty(), "nothing the fork needs is gone");
 
     for content in [Some("one"), None] {
@@ -240,13 +240,13 @@ fn fork_marks_turns_with_missing_captures_expired() {
     case.turn(&session, "g", Some("two"));
     // Somebody took captures away behind the ledger's back: all before the newest one.
     let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
-    let chains = vault.list_chains().expect("reads");
+    let chains = vault.reader().list_chains().expect("reads");
     let group = PinGroup::new(session.as_str());
     let keep_from = chains[session.as_str()].first().map(|newest| newest.id);
     let gone = [ExpiryStep { group: group.clone(), keep_from }];
     let live = [group].into();
     let need = EvictionRequest { bytes: 0, live, effort: 1 << 20, now: NOW };
-    vault.expire_captures(&gone, &need).expect("expires");
+    vault.maintenance().expire_captures(&gone, &need).expect("expires");
 
     let fork = case
         .engine

@@ -48,7 +48,7 @@ fn captures_of_deleted_session_expire_after_retention() {
     case.engine.store().delete_session(&ctx(), &gone).expect("deletes");
     let groups = || -> Vec<String> {
         let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
-        vault.list_chains().expect("reads").into_keys().collect()
+        vault.reader().list_chains().expect("reads").into_keys().collect()
     };
     let directories = [case.root()].into();
 
@@ -61,6 +61,7 @@ fn captures_of_deleted_session_expire_after_retention() {
         .snapshots()
         .open(&case.root(), NOW)
         .expect("opens")
+        .reader()
         .verify_objects()
         .expect("reads");
     assert!(verified.damaged.is_empty());

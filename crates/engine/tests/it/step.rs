@@ -290,9 +290,9 @@ fn step_captures_survive_garbage_collection() {
         dry_run: false,
         now: later,
     };
-    vault.collect_garbage(&sweep).expect("collected");
+    vault.maintenance().collect_garbage(&sweep).expect("collected");
     for tree in [step.snapshot, done.snapshot] {
-        vault.find_capture(&tree.expect("a tree")).expect("it is there");
+        vault.reader().find_capture(&tree.expect("a tree")).expect("it is there");
     }
     assert!(case.undo(&session, &UndoTarget::Last).is_complete());
     assert_eq!(case.read("f").as_deref(), Some("one"));

@@ -227,8 +227,8 @@ fn reset_restores_default_branch_and_keeps_ignored_files() {
     assert_eq!(fs_err::read_to_string(at("file")).expect("there"), "two\n");
     assert!(!at(".git-not").exists() && at(".env").exists());
     let vault = place.engine.snapshots().open(&made.directory, ctx().now).expect("a store");
-    let capture = vault.find_capture(&reset.capture.expect("captured")).expect("kept");
-    let kept = vault.list_files(&capture).expect("listed");
+    let capture = vault.reader().find_capture(&reset.capture.expect("captured")).expect("kept");
+    let kept = vault.reader().list_files(&capture).expect("listed");
     assert!(kept.iter().any(|file| file.path.to_string() == ".git-not"), "{kept:?}");
 }
 

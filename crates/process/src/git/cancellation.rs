@@ -37,7 +37,7 @@ impl GitCancellation {
         concurrency::wake_waiting();
     }
 
-    /// Tells whether it was cancelled.
+    /// True if it was cancelled.
     #[must_use]
     pub fn is_cancelled(&self) -> bool {
         self.running().is_cancelled
@@ -69,7 +69,7 @@ pub fn end_git_commands() {
     isolation::remove_folders();
 }
 
-/// Tells whether [`end_git_commands`] was called.
+/// True if [`end_git_commands`] was called.
 pub(super) fn is_ending() -> bool {
     ALL.is_cancelled()
 }

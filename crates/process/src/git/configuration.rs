@@ -84,7 +84,7 @@ impl GitConfiguration {
         found.map(|entry| &entry.value[..])
     }
 
-    /// The value that counts, whoever set it. The key is in lower case.
+    /// The effective value from any scope. The key is in lower case.
     pub(super) fn value(&self, key: &str) -> Option<String> {
         self.last_value(key.as_bytes(), |_| true)
             .map(|value| String::from_utf8_lossy(value).into_owned())

@@ -5,7 +5,6 @@ use std::ffi::OsString;
 use super::error::GitError;
 use super::parse::{self, ChangedFile};
 use super::run::Git;
-use crate::exit::CommandExit;
 
 /// No program of the user's has a say in what is shown.
 const PLAIN_DIFF_ARGS: [&str; 6] =
@@ -55,46 +54,5 @@ impl Git {
     pub fn names_by_sha1(&self) -> Result<bool, GitError> {
         let format = self.configuration()?.local_value("extensions.objectformat");
         Ok(format.is_none_or(|format| format.eq_ignore_ascii_case("sha1")))
-    }
-
-    /// The commit where two histories part; nothing if they share none.
-    ///
-    /// # Errors
-    ///
-    /// When `git` cannot tell.
-    pub fn find_merge_base(&self, one: &str, other: &str) -> Result<Option<String>, GitError> {
-        let args = ["merge-base", "--end-of-options", one, other];
-        let answer = self.run_isolated(&args)?;
-        match answer.exit {
-            CommandExit::Code(0) => parse::parse_line("merge-base", &answer.stdout).map(Some),
-            CommandExit::Code(1) if answer.stderr.is_empty() => Ok(None),
-            CommandExit::Code(_) | CommandExit::Signal(_) => Err(answer.into_error(&args)),
-        }
-    }
-
-    /// The branch work goes back to: that of the remote, else the one new repositories of the user begin
-    /// with, else `main` or `master`, whichever is there; or nothing.
-    ///
-    /// # Errors
-    ///
-    /// When `git` cannot tell.
-    pub fn find_default_branch(&self) -> Result<Option<String>, GitError> {
-        let args = ["symbolic-ref", "--quiet", "--short", "refs/remotes/origin/HEAD"];
-        let answer = self.run_isolated(&args)?;
-        match answer.exit {
-            CommandExit::Code(0) => {
-                let name = parse::parse_line("symbolic-ref", &answer.stdout)?;
-                return Ok(Some(name.strip_prefix("origin/").unwrap_or(&name).to_owned()));
-            }
-            CommandExit::Code(1) if answer.stderr.is_empty() => {}
-            CommandExit::Code(_) | CommandExit::Signal(_) => return Err(answer.into_error(&args)),
-        }
-        let configured = self.configuration()?.value("init.defaultbranch");
-        for name in configured.as_deref().into_iter().chain(["main", "master"]) {
-            if self.find_commit(&format!("refs/heads/{name}"))?.is_some() {
-                return Ok(Some(name.to_owned()));
-            }
-        }
-        Ok(None)
     }
 }

@@ -71,7 +71,7 @@ const VARIABLES: [(&str, &str); 14] = [
     ("GIT_LITERAL_PATHSPECS", "1"),
 ];
 
-/// What git is told of its surroundings; everything else is left out.
+/// The environment that git gets; everything else is omitted.
 #[derive(Clone, Debug, Default)]
 pub struct GitEnvironment {
     /// Where programs are; only absolute folders count.
@@ -90,7 +90,7 @@ pub(super) enum ConfigurationSource<'a> {
     /// The settings given here, and of the repository its data only.
     Isolated {
         repository: &'a GitRepository,
-        /// What stands in for the shared folder.
+        /// The folder used in place of the shared one.
         common_dir: &'a Path,
         settings: &'a [GitSetting],
     },

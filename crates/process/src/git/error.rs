@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::exit::CommandExit;
 
-/// Why `git` gave no answer. Never to be read as "there is none".
+/// Why `git` gave no answer. This is never an absence.
 #[derive(Debug, thiserror::Error)]
 pub enum GitError {
     /// There is no `git` on this machine.
@@ -29,7 +29,7 @@ pub enum GitError {
         /// The name of the setting.
         key: String,
     },
-    /// `git` could not be started or heard.
+    /// `git` could not be started, or its output not be read.
     #[error("git could not be run in {}", dir.display())]
     Start {
         /// The directory it was to run in.

@@ -47,7 +47,7 @@ pub(super) fn check_included_files(
     Ok(())
 }
 
-/// Tells whether a file could include another: the word cannot be written in any other way.
+/// True if a file could include another: the word cannot be written in any other way.
 fn mentions_include(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {

@@ -45,7 +45,7 @@ pub struct GitStatusEntry {
 }
 
 impl GitStatusEntry {
-    /// Whether git has never been told of the path.
+    /// True if the path is untracked.
     pub fn is_untracked(&self) -> bool {
         self.index == b'?'
     }
@@ -111,7 +111,7 @@ pub(super) fn parse_worktrees(answer: &[u8]) -> Result<Vec<GitWorktreeRow>, GitE
             b"bare" => row.branch = WorktreeCheckout::Bare,
             b"locked" => row.locked = Some(text()),
             b"prunable" => row.prunable = Some(text()),
-            // `detached` is what stands there already; later versions may add words.
+            // `detached` is the default here; later versions may add words.
             _ => {}
         }
     }

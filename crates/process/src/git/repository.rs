@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::error::GitError;
 
-/// The three folders that git is told of. The caller has found and verified them: git itself looks for
+/// The three folders that are passed to git. The caller has found and verified them: git itself looks for
 /// no repository, and neither `core.worktree` nor `core.bare` of the repository counts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GitRepository {

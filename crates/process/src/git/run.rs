@@ -13,11 +13,13 @@ use super::concurrency::CommandSlot;
 use super::configuration::GitConfiguration;
 use super::environment::{ConfigurationSource, GitEnvironment, git_environment};
 use super::error::GitError;
+use super::history::GitHistory;
 use super::included_files::{ResolvedPath, check_included_files, expanded_by_git_error, resolve};
 use super::isolation::IsolatedCommonDir;
 use super::program::{find_program, require_version};
 use super::repository::GitRepository;
 use super::repository_files::{check_repository_files, check_text_file};
+use super::worktrees::GitWorktrees;
 use crate::exit::CommandExit;
 use crate::umask::with_user_mask;
 
@@ -61,6 +63,16 @@ impl Git {
     /// The repository it works on.
     pub fn repository(&self) -> &GitRepository {
         &self.repository
+    }
+
+    /// The worktrees of the repository.
+    pub fn worktrees(&self) -> GitWorktrees<'_> {
+        GitWorktrees { git: self }
+    }
+
+    /// The commits and branches of the repository.
+    pub fn history(&self) -> GitHistory<'_> {
+        GitHistory { git: self }
     }
 
     /// Git in a linked worktree of the same repository that has just been created.

@@ -201,8 +201,8 @@ fn cancelling_ends_the_command_that_runs_and_those_after_it() -> Fallible {
     let answer = done.recv_timeout(PATIENCE)?;
     assert!(matches!(answer, Err(GitError::Cancelled { .. })), "{answer:?}");
     let (git, covered) = thread.join().expect("no panic");
-    let answer = covered.cover(|| git.find_commit("HEAD"));
+    let answer = covered.cover(|| git.history().find_commit("HEAD"));
     assert!(matches!(answer, Err(GitError::Cancelled { .. })), "{answer:?}");
-    assert!(git.find_commit("HEAD")?.is_some(), "others are not cancelled");
+    assert!(git.history().find_commit("HEAD")?.is_some(), "others are not cancelled");
     Ok(())
 }

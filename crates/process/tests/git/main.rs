@@ -85,31 +85,35 @@ impl GitFixture {
 fn worktree_is_created_listed_and_removed() -> Fallible {
     let case = GitFixture::new()?;
     let git = case.git();
-    let head = git.find_commit("HEAD")?.ok_or("no commit")?;
+    let head = git.history().find_commit("HEAD")?.ok_or("no commit")?;
     let path = case.at("tree with space\nand line");
 
-    git.add_worktree(GitWorktreeRequest { path: &path, branch: Some("turn/one"), from: "HEAD" })?;
-    let rows = git.list_worktrees()?;
+    git.worktrees().add(GitWorktreeRequest {
+        path: &path,
+        branch: Some("turn/one"),
+        from: "HEAD",
+    })?;
+    let rows = git.worktrees().list()?;
     assert_eq!(rows.len(), 2);
     assert_eq!(rows[1].path, path);
     assert_eq!(rows[1].head.as_ref(), Some(&head));
     assert_eq!(rows[1].branch, WorktreeCheckout::Named("refs/heads/turn/one".to_owned()));
     let inside = case.git_in(&path);
-    assert_eq!(inside.find_head_branch()?.as_deref(), Some("refs/heads/turn/one"));
+    assert_eq!(inside.history().find_head_branch()?.as_deref(), Some("refs/heads/turn/one"));
 
-    git.remove_worktree(&path)?;
+    git.worktrees().remove(&path)?;
     assert!(!path.exists());
-    assert_eq!(git.list_branches()?, ["refs/heads/main", "refs/heads/turn/one"]);
-    git.delete_branch("turn/one", &head)?;
-    assert_eq!(git.list_branches()?, ["refs/heads/main"]);
+    assert_eq!(git.history().list_branches()?, ["refs/heads/main", "refs/heads/turn/one"]);
+    git.history().delete_branch("turn/one", &head)?;
+    assert_eq!(git.history().list_branches()?, ["refs/heads/main"]);
 
-    git.add_worktree(GitWorktreeRequest { path: &path, branch: None, from: &head })?;
-    assert_eq!(git.list_worktrees()?[1].branch, WorktreeCheckout::Detached);
-    assert_eq!(case.git_in(&path).find_head_branch()?, None);
+    git.worktrees().add(GitWorktreeRequest { path: &path, branch: None, from: &head })?;
+    assert_eq!(git.worktrees().list()?[1].branch, WorktreeCheckout::Detached);
+    assert_eq!(case.git_in(&path).history().find_head_branch()?, None);
     fs_err::remove_dir_all(&path)?;
-    assert!(git.list_worktrees()?[1].prunable.is_some());
-    git.prune_worktrees()?;
-    assert_eq!(git.list_worktrees()?.len(), 1);
+    assert!(git.worktrees().list()?[1].prunable.is_some());
+    git.worktrees().prune()?;
+    assert_eq!(git.worktrees().list()?.len(), 1);
     Ok(())
 }
 
@@ -118,10 +122,10 @@ fn uncommitted_and_unreachable_work_is_listed() -> Fallible {
     let case = GitFixture::new()?;
     let git = case.git();
     let path = case.at("tree");
-    git.add_worktree(GitWorktreeRequest { path: &path, branch: Some("work"), from: "HEAD" })?;
+    git.worktrees().add(GitWorktreeRequest { path: &path, branch: Some("work"), from: "HEAD" })?;
     let inside = case.git_in(&path);
     assert!(inside.status()?.is_empty());
-    assert!(git.list_commits_only_on("work", 10)?.is_empty());
+    assert!(git.history().list_commits_only_on("work", 10)?.is_empty());
 
     fs_err::create_dir(path.join("deep"))?;
     fs_err::write(path.join("deep/new file"), "x")?;
@@ -134,7 +138,7 @@ fn uncommitted_and_unreachable_work_is_listed() -> Fallible {
     assert!(changes[1].is_untracked());
     assert_eq!(changes[1].path, Path::new("deep/new file"));
     case.plain(&["worktree", "lock", &path.display().to_string()])?;
-    let refused = git.remove_worktree(&path).unwrap_err();
+    let refused = git.worktrees().remove(&path).unwrap_err();
     assert!(matches!(&refused, GitError::Failed { stderr, .. } if !stderr.is_empty()), "{refused}");
     assert!(path.join("deep/new file").exists());
     case.plain(&["worktree", "unlock", &path.display().to_string()])?;
@@ -142,25 +146,25 @@ fn uncommitted_and_unreachable_work_is_listed() -> Fallible {
     let tree = path.display().to_string();
     case.plain(&["-C", &tree, "add", "."])?;
     case.plain(&["-C", &tree, "commit", "-q", "-m", "only here"])?;
-    let only = git.list_commits_only_on("work", 10)?;
-    assert_eq!(only, [inside.find_commit("HEAD")?.ok_or("no commit")?]);
+    let only = git.history().list_commits_only_on("work", 10)?;
+    assert_eq!(only, [inside.history().find_commit("HEAD")?.ok_or("no commit")?]);
     case.plain(&["tag", "kept", "work"])?;
-    assert!(git.list_commits_only_on("work", 10)?.is_empty());
+    assert!(git.history().list_commits_only_on("work", 10)?.is_empty());
 
     inside.reset_hard("main")?;
     assert!(!path.join("deep/new file").exists());
     // The branch has moved: it is not the one that was meant to be deleted any more.
-    git.remove_worktree(&path)?;
-    assert!(git.delete_branch("work", &only[0]).is_err());
+    git.worktrees().remove(&path)?;
+    assert!(git.history().delete_branch("work", &only[0]).is_err());
     Ok(())
 }
 
 #[test]
 fn checked_out_branch_is_not_deleted() -> Fallible {
     let case = GitFixture::new()?;
-    let head = case.git().find_commit("HEAD")?.ok_or("no commit")?;
-    assert!(case.git().delete_branch("main", &head).is_err());
-    assert_eq!(case.git().list_branches()?, ["refs/heads/main"]);
+    let head = case.git().history().find_commit("HEAD")?.ok_or("no commit")?;
+    assert!(case.git().history().delete_branch("main", &head).is_err());
+    assert_eq!(case.git().history().list_branches()?, ["refs/heads/main"]);
     Ok(())
 }
 
@@ -182,13 +186,16 @@ fn missing_git_is_reported() -> Fallible {
 #[test]
 fn git_failure_is_not_taken_for_absence() -> Fallible {
     let case = GitFixture::new()?;
-    assert_eq!(case.git().find_commit("no-such-branch")?, None);
+    assert_eq!(case.git().history().find_commit("no-such-branch")?, None);
     let outside = case.git_in(&case.at("home"));
-    assert!(matches!(outside.find_commit("HEAD"), Err(GitError::Failed { .. })));
-    assert!(matches!(outside.find_head_branch(), Err(GitError::Failed { .. })));
+    assert!(matches!(outside.history().find_commit("HEAD"), Err(GitError::Failed { .. })));
+    assert!(matches!(outside.history().find_head_branch(), Err(GitError::Failed { .. })));
     // A ref that names nothing readable.
     fs_err::write(case.repo().join(".git/refs/heads/bad"), "nonsense\n")?;
-    assert!(case.git().list_branches().is_err() || case.git().find_commit("bad").is_err());
+    assert!(
+        case.git().history().list_branches().is_err()
+            || case.git().history().find_commit("bad").is_err()
+    );
     Ok(())
 }
 
@@ -197,12 +204,15 @@ fn option_like_names_are_rejected() -> Fallible {
     let case = GitFixture::new()?;
     let git = case.git();
     for name in ["--upload-pack=x", "-f", "", "a\nb"] {
-        assert!(matches!(git.find_commit(name), Err(GitError::BadName { .. })), "{name:?}");
+        assert!(
+            matches!(git.history().find_commit(name), Err(GitError::BadName { .. })),
+            "{name:?}"
+        );
         assert!(matches!(git.reset_hard(name), Err(GitError::BadName { .. })), "{name:?}");
-        assert!(matches!(git.delete_branch(name, "x"), Err(GitError::BadName { .. })));
+        assert!(matches!(git.history().delete_branch(name, "x"), Err(GitError::BadName { .. })));
     }
     let relative = GitWorktreeRequest { path: Path::new("relative"), branch: None, from: "HEAD" };
-    assert!(matches!(git.add_worktree(relative), Err(GitError::BadName { .. })));
+    assert!(matches!(git.worktrees().add(relative), Err(GitError::BadName { .. })));
     Ok(())
 }
 
@@ -237,11 +247,11 @@ fn large_files_are_diffed_as_binary() -> Fallible {
 #[test]
 fn a_missing_commit_is_an_error_and_not_an_absence() -> Fallible {
     let case = GitFixture::new()?;
-    assert_eq!(case.git().find_commit("refs/heads/none")?, None);
+    assert_eq!(case.git().history().find_commit("refs/heads/none")?, None);
     let objects = case.repo().join(".git/objects");
     fs_err::remove_dir_all(&objects)?;
     fs_err::create_dir(&objects)?;
-    let refused = case.git().find_commit("HEAD");
+    let refused = case.git().history().find_commit("HEAD");
     assert!(matches!(&refused, Err(GitError::Failed { .. })), "{refused:?}");
     Ok(())
 }
@@ -348,9 +358,9 @@ fn conditional_include_blocks_worktree_creation() -> Fallible {
     case.plain(&["config", "includeIf.gitdir:**/worktrees/**.path", "/nowhere"])?;
     let path = case.at("tree");
     let new = GitWorktreeRequest { path: &path, branch: Some("b"), from: "HEAD" };
-    let error = case.git().add_worktree(new).unwrap_err();
+    let error = case.git().worktrees().add(new).unwrap_err();
     assert!(matches!(error, GitError::ConditionalInclude { .. }), "{error:?}");
-    assert!(!path.exists() && case.git().list_branches()? == ["refs/heads/main"]);
+    assert!(!path.exists() && case.git().history().list_branches()? == ["refs/heads/main"]);
     assert!(case.git().status()?.is_empty());
     Ok(())
 }
@@ -395,20 +405,24 @@ fn other_repository_formats_work() -> Fallible {
         case.plain(&["add", "."])?;
         assert!(!case.git().diff_since(None, 3)?.is_empty(), "{format}: before the first commit");
         case.plain(&["commit", "-q", "-m", "first"])?;
-        let head = case.git().find_commit("HEAD")?.ok_or("no commit")?;
-        assert_eq!(case.git().list_branches()?, ["refs/heads/main"], "{format}");
+        let head = case.git().history().find_commit("HEAD")?.ok_or("no commit")?;
+        assert_eq!(case.git().history().list_branches()?, ["refs/heads/main"], "{format}");
         let path = case.at("tree");
         let new = GitWorktreeRequest { path: &path, branch: Some("b"), from: &head };
-        case.git().add_worktree(new)?;
+        case.git().worktrees().add(new)?;
         let inside = case.git_in(&path);
-        assert_eq!(inside.find_head_branch()?.as_deref(), Some("refs/heads/b"), "{format}");
+        assert_eq!(
+            inside.history().find_head_branch()?.as_deref(),
+            Some("refs/heads/b"),
+            "{format}"
+        );
         assert_eq!(inside.status()?, [], "{format}");
         fs_err::write(path.join("file"), "two\n")?;
         assert!(!inside.diff_since(Some("HEAD"), 3)?.is_empty(), "{format}");
         inside.reset_hard("main")?;
-        case.git().remove_worktree(&path)?;
-        case.git().delete_branch("b", &head)?;
-        assert_eq!(case.git().list_branches()?, ["refs/heads/main"], "{format}");
+        case.git().worktrees().remove(&path)?;
+        case.git().history().delete_branch("b", &head)?;
+        assert_eq!(case.git().history().list_branches()?, ["refs/heads/main"], "{format}");
     }
     Ok(())
 }

@@ -48,16 +48,16 @@ fn tolerate<T>(tripwire: &Tripwire, answer: Result<T, GitError>) -> Result<Optio
 /// Runs every command.
 fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<dyn Error>> {
     let git = git(hostile, hostile.directory())?;
-    let head = git.find_commit("HEAD")?;
-    git.find_head_branch()?;
-    git.find_default_branch()?;
-    git.list_root_commits()?;
-    git.is_shallow()?;
+    let head = git.history().find_commit("HEAD")?;
+    git.history().find_head_branch()?;
+    git.history().find_default_branch()?;
+    git.history().list_root_commits()?;
+    git.history().is_shallow()?;
     git.find_remote("origin")?;
-    git.list_branches()?;
-    git.list_unnamed_commits(10)?;
-    git.list_worktrees()?;
-    git.prune_worktrees()?;
+    git.history().list_branches()?;
+    git.history().list_unnamed_commits(10)?;
+    git.worktrees().list()?;
+    git.worktrees().prune()?;
     let changes = git.status()?;
     ensure(!changes.is_empty(), || "no change is seen".to_owned())?;
     tolerate(tripwire, git.diff_since(head.as_deref(), 3))?;
@@ -65,21 +65,21 @@ fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<d
     tolerate(tripwire, git.diff_summary_since(head.as_deref()))?;
     git.names_by_sha1()?;
     let Some(head) = head else { return Ok(()) };
-    tolerate(tripwire, git.find_merge_base("refs/heads/other", &head))?;
+    tolerate(tripwire, git.history().find_merge_base("refs/heads/other", &head))?;
     let path = hostile.sibling_path("tree");
     for branch in [Some("turn/one"), None] {
         let new = GitWorktreeRequest { path: &path, branch, from: &head };
-        if tolerate(tripwire, git.add_worktree(new))?.is_none() {
+        if tolerate(tripwire, git.worktrees().add(new))?.is_none() {
             ensure(!path.exists(), || "what failed was not removed".to_owned())?;
             continue;
         }
         run_inside(hostile, &path)?;
-        git.remove_worktree(&path)?;
+        git.worktrees().remove(&path)?;
     }
-    if git.find_commit("refs/heads/turn/one")?.is_some() {
-        git.list_commits_only_on("turn/one", 10)?;
-        let tip = git.find_commit("refs/heads/turn/one")?.ok_or("no branch")?;
-        git.delete_branch("turn/one", &tip)?;
+    if git.history().find_commit("refs/heads/turn/one")?.is_some() {
+        git.history().list_commits_only_on("turn/one", 10)?;
+        let tip = git.history().find_commit("refs/heads/turn/one")?.ok_or("no branch")?;
+        git.history().delete_branch("turn/one", &tip)?;
     }
     tolerate(tripwire, git.reset_hard(&head))?;
     git.remove_untracked()?;

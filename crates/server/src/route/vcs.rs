@@ -62,22 +62,24 @@ impl AppState {
 fn head_branch(git: &Git) -> Result<Option<String>, GitError> {
     match read_git_position(&git.repository().worktree) {
         Some(point) if !point.unknown => Ok(point.branch),
-        Some(_) | None => git.find_head_branch(),
+        Some(_) | None => git.history().find_head_branch(),
     }
 }
 
 /// Where the branch of the checkout parted from the one its work goes back to; nothing on that one itself,
 /// or if there is none.
 fn merge_base_with_default(git: &Git) -> Result<Option<String>, GitError> {
-    let (Some(head), Some(name)) = (git.find_commit("HEAD")?, git.find_default_branch()?) else {
+    let (Some(head), Some(name)) =
+        (git.history().find_commit("HEAD")?, git.history().find_default_branch()?)
+    else {
         return Ok(None);
     };
-    if git.find_head_branch()?.is_some_and(|on| on == format!("refs/heads/{name}")) {
+    if git.history().find_head_branch()?.is_some_and(|on| on == format!("refs/heads/{name}")) {
         return Ok(None);
     }
     for from in [format!("refs/remotes/origin/{name}"), format!("refs/heads/{name}")] {
-        if let Some(commit) = git.find_commit(&from)? {
-            return git.find_merge_base(&commit, &head);
+        if let Some(commit) = git.history().find_commit(&from)? {
+            return git.history().find_merge_base(&commit, &head);
         }
     }
     Ok(None)
@@ -168,7 +170,7 @@ impl AppState {
         show: impl Fn(FilePatch) -> Value,
     ) -> Result<Json<Value>, ApiError> {
         let Some(git) = self.requested_git(ctx, asked)? else { return Ok(Json(json!([]))) };
-        let head = git.find_commit("HEAD").map_err(git_error)?;
+        let head = git.history().find_commit("HEAD").map_err(git_error)?;
         Ok(Json(all_patches(&git, head.as_deref(), 0)?.into_iter().map(show).collect()))
     }
 }
@@ -187,7 +189,7 @@ async fn info(
             let name = branch.strip_prefix("refs/heads/").unwrap_or(&branch);
             shown.insert("branch".to_owned(), Value::from(name));
         }
-        match git.find_default_branch() {
+        match git.history().find_default_branch() {
             Ok(Some(name)) => drop(shown.insert("default_branch".to_owned(), Value::from(name))),
             // The branch is known without git.
             Ok(None) | Err(GitError::Missing | GitError::TooOld { .. }) => {}
@@ -256,7 +258,8 @@ async fn diff(
     let directory = asked.directory.clone();
     app.reading_git(&directory, move |app| {
         let Some(git) = app.requested_git(&ctx, &asked)? else { return Ok(Json(json!([]))) };
-        let base = if branch { merge_base_with_default(&git) } else { git.find_commit("HEAD") };
+        let base =
+            if branch { merge_base_with_default(&git) } else { git.history().find_commit("HEAD") };
         let base = base.map_err(git_error)?;
         if branch && base.is_none() {
             return Ok(Json(json!([])));
@@ -284,7 +287,7 @@ async fn raw(
     app.reading_git(&directory, move |app| {
         let mut text = String::new();
         if let Some(git) = app.requested_git(&ctx, &asked)? {
-            let head = git.find_commit("HEAD").map_err(git_error)?;
+            let head = git.history().find_commit("HEAD").map_err(git_error)?;
             let all = all_patches(&git, head.as_deref(), RAW_CONTEXT_LINES)?;
             all.into_iter().filter_map(|one| one.patch).for_each(|patch| text.push_str(&patch));
         }

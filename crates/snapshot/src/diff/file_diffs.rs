@@ -2,14 +2,15 @@
 
 use serde::Serialize;
 
+use turnstone_core::change::FileChange;
+
 use super::patch::{self, PatchBody};
 use super::rename::{DetectedRename, RenameDetector};
-use super::tree_diff::ImageChange;
+use super::tree_diff::capture_changes;
 use crate::capture::Capture;
-use crate::coverage::UncoveredReason;
-use crate::object_store::{LeafMode, ObjectError, TreeLeaf};
+use crate::object_store::{FileMode, ObjectError, ObjectRepository, TreeLeaf};
 use crate::path::RelPath;
-use crate::path_image::PathImage;
+use crate::path_image::{PathImage, UncoveredReason};
 use crate::snapshot_store::SnapshotStore;
 
 /// What of a difference is shown, and how.
@@ -47,12 +48,12 @@ impl Default for DiffOptions {
 }
 
 impl DiffOptions {
-    /// Tells whether a path is asked for.
+    /// True if a path is asked for.
     pub(super) fn includes(&self, path: &RelPath) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope == path || scope.is_ancestor_of(path))
     }
 
-    /// Tells whether a path, or one below it, is asked for.
+    /// True if a path, or one below it, is asked for.
     pub(super) fn may_include(&self, path: &RelPath) -> bool {
         self.includes(path) || self.scope.as_ref().is_some_and(|scope| path.is_ancestor_of(scope))
     }
@@ -75,7 +76,7 @@ pub enum DiffStatus {
 /// One file that differs.
 #[derive(Clone, Debug)]
 pub struct PathDiff {
-    /// Where.
+    /// The path.
     pub path: RelPath,
     /// How.
     pub status: DiffStatus,
@@ -123,72 +124,102 @@ pub(crate) enum UnreadSide {
     TooLarge,
 }
 
-impl SnapshotStore {
+/// Differences between captures, and between a capture and the worktree. Nothing is stored.
+pub struct CaptureDiffs<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl CaptureDiffs<'_> {
     /// Compares two captures.
     ///
     /// # Errors
     ///
     /// An object cannot be read; there is no difference then, not an empty one.
-    pub fn diff_captures(
+    pub fn between(
         &self,
         one: &Capture,
         other: &Capture,
         options: &DiffOptions,
     ) -> Result<CaptureDiff, ObjectError> {
-        let _held = self.lock_objects_shared();
-        let changes = self.capture_changes(one, other)?;
-        self.build_diff(changes, options, |_, leaf| {
-            self.read_leaf_bytes(leaf).map_err(UnreadSide::Object)
-        })
+        let _held = self.store.lock_objects_shared();
+        let repository = &self.store.repository;
+        let changes = capture_changes(repository, one, other)?;
+        build_diff(repository, changes, options, |_, leaf| read_stored_side(repository, leaf))
     }
 
-    /// Shows changes; `read` finds the bytes of what they led to.
-    pub(crate) fn build_diff(
+    /// Compares the two sides of each change, in the order given; a path may occur more than once.
+    ///
+    /// # Errors
+    ///
+    /// An object cannot be read; there is no difference then, not an empty one.
+    pub fn of_changes(
         &self,
-        changes: Vec<ImageChange>,
+        changes: &[FileChange],
         options: &DiffOptions,
-        read: impl Fn(&RelPath, Option<TreeLeaf>) -> Result<DiffSide, UnreadSide>,
     ) -> Result<CaptureDiff, ObjectError> {
-        let mut diff = CaptureDiff::default();
-        let (mut pairs, mut room) = (RenameDetector::default(), options.max_total_bytes);
-        for ImageChange { path, before, after } in changes {
-            if !options.includes(&path) {
-                continue;
+        let _held = self.store.lock_objects_shared();
+        let repository = &self.store.repository;
+        let read = |_: &RelPath, leaf| read_stored_side(repository, leaf);
+        build_diff(repository, changes.to_vec(), options, read)
+    }
+}
+
+/// Compares the sides of changes; `read` returns the bytes of the second side.
+pub(super) fn build_diff(
+    repository: &ObjectRepository,
+    changes: Vec<FileChange>,
+    options: &DiffOptions,
+    read: impl Fn(&RelPath, Option<TreeLeaf>) -> Result<DiffSide, UnreadSide>,
+) -> Result<CaptureDiff, ObjectError> {
+    let mut diff = CaptureDiff::default();
+    let (mut pairs, mut room) = (RenameDetector::default(), options.max_total_bytes);
+    for FileChange { path, before, after } in changes {
+        if !options.includes(&path) {
+            continue;
+        }
+        if let (PathImage::Uncovered { reason }, _) | (_, PathImage::Uncovered { reason }) =
+            (before, after)
+        {
+            diff.not_covered.push((path, reason));
+            continue;
+        }
+        let file = match read(&path, after.leaf()) {
+            Ok(new) => {
+                let old = read_leaf_bytes(repository, before.leaf())?;
+                if options.renames {
+                    pairs.add(&path, &old, &new);
+                }
+                compare_sides(path, &old, &new, options)
             }
-            if let (PathImage::Uncovered { reason }, _) | (_, PathImage::Uncovered { reason }) =
-                (before, after)
-            {
+            Err(UnreadSide::Object(error)) => return Err(error),
+            Err(UnreadSide::Uncovered(reason)) => {
                 diff.not_covered.push((path, reason));
                 continue;
             }
-            let file = match read(&path, after.leaf()) {
-                Ok(new) => {
-                    let old = self.read_leaf_bytes(before.leaf())?;
-                    if options.renames {
-                        pairs.add(&path, &old, &new);
-                    }
-                    compare_sides(path, &old, &new, options)
-                }
-                Err(UnreadSide::Object(error)) => return Err(error),
-                Err(UnreadSide::Uncovered(reason)) => {
-                    diff.not_covered.push((path, reason));
-                    continue;
-                }
-                Err(UnreadSide::TooLarge) => {
-                    let status = before.leaf().map_or(DiffStatus::Added, |_| DiffStatus::Modified);
-                    let patch = PatchBody::TooLarge;
-                    Some(PathDiff { path, status, additions: 0, deletions: 0, patch })
-                }
-            };
-            diff.files.extend(file.map(|file| file.fit_to_limit(&mut room)));
-        }
-        (diff.renames, diff.renames_cut) = pairs.detect();
-        Ok(diff)
+            Err(UnreadSide::TooLarge) => {
+                let status = before.leaf().map_or(DiffStatus::Added, |_| DiffStatus::Modified);
+                let patch = PatchBody::TooLarge;
+                Some(PathDiff { path, status, additions: 0, deletions: 0, patch })
+            }
+        };
+        diff.files.extend(file.map(|file| file.fit_to_limit(&mut room)));
     }
+    (diff.renames, diff.renames_cut) = pairs.detect();
+    Ok(diff)
+}
 
-    pub(crate) fn read_leaf_bytes(&self, leaf: Option<TreeLeaf>) -> Result<DiffSide, ObjectError> {
-        leaf.map(|leaf| Ok((leaf, self.repository.read(&leaf.blob)?.1))).transpose()
-    }
+fn read_leaf_bytes(
+    repository: &ObjectRepository,
+    leaf: Option<TreeLeaf>,
+) -> Result<DiffSide, ObjectError> {
+    leaf.map(|leaf| Ok((leaf, repository.read(&leaf.blob)?.1))).transpose()
+}
+
+fn read_stored_side(
+    repository: &ObjectRepository,
+    leaf: Option<TreeLeaf>,
+) -> Result<DiffSide, UnreadSide> {
+    read_leaf_bytes(repository, leaf).map_err(UnreadSide::Object)
 }
 
 impl PathDiff {
@@ -204,14 +235,14 @@ impl PathDiff {
     }
 }
 
-/// Compares one file; nothing if both sides are the same.
+/// Compares one file; `None` if both sides are the same.
 fn compare_sides(
     path: RelPath,
     old: &DiffSide,
     new: &DiffSide,
     options: &DiffOptions,
 ) -> Option<PathDiff> {
-    let is_link = |leaf: &TreeLeaf| leaf.mode == LeafMode::Link;
+    let is_link = |leaf: &TreeLeaf| leaf.mode == FileMode::Link;
     let status = match (old, new) {
         (None, None) => return None,
         (None, Some(_)) => DiffStatus::Added,

@@ -12,10 +12,9 @@ mod tree_diff;
 mod untracked;
 mod worktree_diff;
 
-pub(crate) use file_diffs::UnreadSide;
-pub use file_diffs::{CaptureDiff, DiffOptions, DiffStatus, PathDiff};
+pub use file_diffs::{CaptureDiff, CaptureDiffs, DiffOptions, DiffStatus, PathDiff};
 pub use patch::PatchBody;
 pub use rename::DetectedRename;
-pub(crate) use tree_diff::ImageChange;
+pub(crate) use tree_diff::{capture_changes, find_leaf, list_tree_leaves, permission_changes};
 pub use untracked::{UntrackedFiles, UntrackedPatch};
 pub use worktree_diff::DiffError;

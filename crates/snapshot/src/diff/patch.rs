@@ -7,7 +7,7 @@ use gix::diff::blob::{Algorithm, InternedInput, Token, diff_with_slider_heuristi
 
 use super::DiffOptions;
 use super::path_quoting::quote_path;
-use crate::object_store::{LeafMode, TreeLeaf};
+use crate::object_store::{FileMode, TreeLeaf};
 use crate::path::RelPath;
 
 /// Bytes looked at to tell a binary file, as git does.
@@ -46,7 +46,7 @@ pub(super) fn build_patch(
     {
         return (PatchBody::TooLarge, 0, 0);
     }
-    let is_link = |side: PatchSide<'_>| side.is_some_and(|(leaf, _)| leaf.mode == LeafMode::Link);
+    let is_link = |side: PatchSide<'_>| side.is_some_and(|(leaf, _)| leaf.mode == FileMode::Link);
     let mut text = Vec::new();
     let (additions, deletions) =
         if before.is_some() && after.is_some() && is_link(before) != is_link(after) {
@@ -65,7 +65,7 @@ fn side_bytes<'a>(side: PatchSide<'a>) -> &'a [u8] {
     side.map_or(&[], |(_, bytes)| bytes)
 }
 
-/// Tells whether bytes are no text.
+/// True if bytes are no text.
 pub(super) fn is_binary(bytes: &[u8]) -> bool {
     bytes.iter().take(SNIFFED).any(|byte| *byte == 0)
 }

@@ -33,7 +33,7 @@ struct RenameCandidate {
     path: RelPath,
     blob: Oid,
     size: usize,
-    /// Bytes of lines, by a hash of the line; nothing if it is too large.
+    /// Bytes of lines, by a hash of the line; `None` if it is too large.
     lines: Option<HashMap<u64, usize>>,
 }
 

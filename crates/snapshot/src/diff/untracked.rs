@@ -10,7 +10,7 @@ use gix::objs::Kind as ObjectKind;
 
 use super::patch::is_binary;
 use super::path_quoting::quote_control;
-use crate::object_store::Oid;
+use crate::object_store::hash_object;
 use crate::path::RelPath;
 use crate::stat_cache::leaf_mode_of;
 use crate::worktree::{FileKind, FileStat, RootPolicy, Worktree};
@@ -60,7 +60,7 @@ impl UntrackedFiles {
         let path = RelPath::new(path.as_os_str().as_bytes()).map_err(io::Error::other)?;
         let (stat, content) = self.read(&path, limit)?;
         let id = match self.names_by_sha1 {
-            true => Some(Oid::hash_of(ObjectKind::Blob, &content)?.to_string()),
+            true => Some(hash_object(ObjectKind::Blob, &content)?.to_string()),
             false => None,
         };
         let id = id.as_deref().and_then(|id| id.get(..SHORT_ID));
@@ -75,7 +75,7 @@ impl UntrackedFiles {
             FileKind::Directory => Err(io::ErrorKind::IsADirectory.into()),
             FileKind::Special => Err(io::Error::other("neither a regular file nor a link")),
             FileKind::File if stat.size > limit => Err(io::ErrorKind::FileTooLarge.into()),
-            // Whatever stands there by now, only a regular file is opened.
+            // Only a regular file is opened, whatever is there by now.
             FileKind::File => {
                 let (file, stat) = dir.open_file(path.name())?;
                 let mut content = Vec::new();

@@ -5,18 +5,19 @@ use std::io;
 use std::sync::{Arc, Mutex};
 
 use rayon::prelude::*;
+use turnstone_core::change::FileChange;
 use turnstone_core::time::EpochMillis;
 
-use super::file_diffs::{CaptureDiff, DiffOptions, DiffSide, UnreadSide};
-use super::tree_diff::{ImageChange, LeafChange, to_image_changes};
+use super::file_diffs::{CaptureDiff, CaptureDiffs, DiffOptions, DiffSide, UnreadSide, build_diff};
+use super::tree_diff::{LeafChange, compare_trees, to_path_changes};
 use crate::capture::Capture;
-use crate::coverage::{CaptureCoverage, CaptureScope, UncoveredReason};
+use crate::coverage::{CaptureCoverage, CaptureScope};
 use crate::file_hashing::{CurrentContent, HashedFiles, read_current_content};
-use crate::object_store::{ObjectError, Oid, TreeEntry, TreeLeaf, hash_tree};
+use crate::object_store::{ObjectError, ObjectRepository, Oid, TreeEntry, TreeLeaf, hash_tree};
 use crate::path::RelPath;
-use crate::snapshot_store::SnapshotStore;
+use crate::path_image::UncoveredReason;
 use crate::stat_cache::CachedFile;
-use crate::worktree::RootError;
+use crate::worktree::{RootError, Worktree};
 use crate::worktree_walk::{ScanDelta, WorktreeWalker};
 
 /// Why the files on disk could not be compared. There is no difference then, not an empty one.
@@ -33,7 +34,7 @@ pub enum DiffError {
     Io(#[from] io::Error),
 }
 
-impl SnapshotStore {
+impl CaptureDiffs<'_> {
     /// Compares a capture with the files on disk as they are now.
     ///
     /// Looks at what a capture would take and stores nothing. A file that the rules leave out today,
@@ -43,18 +44,20 @@ impl SnapshotStore {
     /// # Errors
     ///
     /// See [`DiffError`].
-    pub fn diff_worktree(
+    pub fn with_worktree(
         &self,
         capture: &Capture,
         options: &DiffOptions,
     ) -> Result<CaptureDiff, DiffError> {
-        let _held = self.lock_objects_shared();
-        self.worktree.check_root()?;
+        let _held = self.store.lock_objects_shared();
+        self.store.worktree.check_root()?;
         let changes = match capture.coverage.scope {
             CaptureScope::Whole => self.worktree_changes(capture, options)?,
             CaptureScope::Named => self.named_path_changes(capture, options)?,
         };
-        Ok(self.build_diff(changes, options, |path, _| self.read_worktree_side(path, options))?)
+        let worktree = &self.store.worktree;
+        let read = |path: &RelPath, _| read_worktree_side(worktree, path, options);
+        Ok(build_diff(&self.store.repository, changes, options, read)?)
     }
 
     /// Walks the worktree as a capture does and finds the files whose bytes are others.
@@ -62,56 +65,32 @@ impl SnapshotStore {
         &self,
         capture: &Capture,
         options: &DiffOptions,
-    ) -> Result<Vec<ImageChange>, DiffError> {
-        let forced = self.lock_state().forced.clone();
-        // Only what spares reading files: rules and repositories are looked at anew, and nothing that
+    ) -> Result<Vec<FileChange>, DiffError> {
+        let forced = self.store.lock_state().forced.clone();
+        // Only the stat cache is reused: rules and repositories are read again, and nothing that
         // a capture relies on is touched.
-        let mut picture = self.lock_worktree_index().clone();
-        picture.retain_stat_cache(|_, _, _| true);
+        let mut worktree_index = self.store.lock_worktree_index().clone();
+        worktree_index.retain_stat_cache(|_, _, _| true);
         let walker = WorktreeWalker {
-            worktree: &self.worktree,
-            selection: &self.selection,
+            worktree: &self.store.worktree,
+            selection: &self.store.selection,
             forced: &forced,
-            index: &picture,
+            index: &worktree_index,
             trust_index_rules: false,
             watch: None,
             delta: Mutex::default(),
         };
         let found = walker.walk()?;
-        let hashed = self.hash_stale_without_storing(&found);
-        picture.apply_scan(found, hashed, true);
-        let mut files: Vec<(RelPath, TreeLeaf)> = picture.list_leaves();
+        let hashed = hash_without_storing(&self.store.worktree, &found);
+        worktree_index.apply_scan(found, hashed, true);
+        let mut files: Vec<(RelPath, TreeLeaf)> = worktree_index.list_leaves();
         files.retain(|(path, _)| options.includes(path));
         let mut leaves = Vec::new();
-        self.compare_tree_with_files((None, Some(&capture.tree)), &files, options, &mut leaves)?;
+        let comparison = TreeComparison { repository: &self.store.repository, options };
+        comparison.compare_folder((None, Some(&capture.tree)), &files, &mut leaves)?;
         leaves.retain(|(path, ..)| options.includes(path));
-        let (coverage, _) = picture.coverage(&forced);
-        Ok(to_image_changes(capture, &worktree_as_capture(coverage), leaves))
-    }
-
-    /// Looks at the files that nothing proves unchanged, and keeps what they are, not their bytes.
-    fn hash_stale_without_storing(&self, found: &ScanDelta) -> HashedFiles {
-        let stale: Vec<RelPath> = found.stale_files().into_iter().map(|(path, _)| path).collect();
-        let looked: Vec<(RelPath, CurrentContent)> = stale
-            .into_par_iter()
-            .map(|path| match read_current_content(&self.worktree, &path) {
-                CurrentContent::Present(stat, leaf, _) => {
-                    (path, CurrentContent::Present(stat, leaf, Vec::new()))
-                }
-                other @ (CurrentContent::Absent | CurrentContent::Uncovered(_)) => (path, other),
-            })
-            .collect();
-        let mut hashed = HashedFiles::default();
-        for (path, look) in looked {
-            match look {
-                CurrentContent::Present(stat, leaf, _) => {
-                    hashed.read.push((path, CachedFile { stat, leaf, racy: true }));
-                }
-                CurrentContent::Absent => hashed.absent.push(path),
-                CurrentContent::Uncovered(reason) => drop(hashed.skipped.insert(path, reason)),
-            }
-        }
-        hashed
+        let (coverage, _) = worktree_index.coverage(&forced);
+        Ok(to_path_changes(capture, &worktree_as_capture(coverage), leaves))
     }
 
     /// Looks at the paths a capture was asked to take, and at no other.
@@ -119,14 +98,14 @@ impl SnapshotStore {
         &self,
         capture: &Capture,
         options: &DiffOptions,
-    ) -> Result<Vec<ImageChange>, DiffError> {
+    ) -> Result<Vec<FileChange>, DiffError> {
         let mut leaves = Vec::new();
-        self.compare_trees(None, Some(&capture.tree), None, &mut leaves)?;
+        compare_trees(&self.store.repository, None, (Some(&capture.tree), None), &mut leaves)?;
         leaves.extend(capture.coverage.absent.iter().map(|path| (path.clone(), None, None)));
         leaves.retain(|(path, ..)| options.includes(path));
         let mut coverage = CaptureCoverage::default();
         for (path, _, after) in &mut leaves {
-            match read_current_content(&self.worktree, path) {
+            match read_current_content(&self.store.worktree, path) {
                 CurrentContent::Present(_, leaf, _) => *after = Some(leaf),
                 CurrentContent::Absent => {}
                 CurrentContent::Uncovered(reason) => coverage.skipped.push((path.clone(), reason)),
@@ -134,15 +113,66 @@ impl SnapshotStore {
         }
         leaves.retain(|(_, before, after)| before != after);
         coverage.skipped.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        Ok(to_image_changes(capture, &worktree_as_capture(Arc::new(coverage)), leaves))
+        Ok(to_path_changes(capture, &worktree_as_capture(Arc::new(coverage)), leaves))
     }
+}
 
+/// Looks at the files that nothing proves unchanged, and keeps what they are, not their bytes.
+fn hash_without_storing(worktree: &Worktree, found: &ScanDelta) -> HashedFiles {
+    let stale: Vec<RelPath> = found.stale_files().into_iter().map(|(path, _)| path).collect();
+    let looked: Vec<(RelPath, CurrentContent)> = stale
+        .into_par_iter()
+        .map(|path| match read_current_content(worktree, &path) {
+            CurrentContent::Present(stat, leaf, _) => {
+                (path, CurrentContent::Present(stat, leaf, Vec::new()))
+            }
+            other @ (CurrentContent::Absent | CurrentContent::Uncovered(_)) => (path, other),
+        })
+        .collect();
+    let mut hashed = HashedFiles::default();
+    for (path, look) in looked {
+        match look {
+            CurrentContent::Present(stat, leaf, _) => {
+                hashed.read.push((path, CachedFile { stat, leaf, racy: true }));
+            }
+            CurrentContent::Absent => hashed.absent.push(path),
+            CurrentContent::Uncovered(reason) => drop(hashed.skipped.insert(path, reason)),
+        }
+    }
+    hashed
+}
+
+/// Reads a file again to show it: what is shown is what is there now.
+fn read_worktree_side(
+    worktree: &Worktree,
+    path: &RelPath,
+    options: &DiffOptions,
+) -> Result<DiffSide, UnreadSide> {
+    if let Ok(Some(stat)) = worktree.stat(path)
+        && stat.size > options.max_file_bytes as u64
+    {
+        return Err(UnreadSide::TooLarge);
+    }
+    match read_current_content(worktree, path) {
+        CurrentContent::Present(_, leaf, data) => Ok(Some((leaf, data))),
+        // A link that replaced its directory is reported as a separate change.
+        CurrentContent::Absent | CurrentContent::Uncovered(UncoveredReason::BehindLink) => Ok(None),
+        CurrentContent::Uncovered(reason) => Err(UnreadSide::Uncovered(reason)),
+    }
+}
+
+/// The comparison of a tree in the store with files on disk.
+struct TreeComparison<'s> {
+    repository: &'s ObjectRepository,
+    options: &'s DiffOptions,
+}
+
+impl TreeComparison<'_> {
     /// Finds the files that differ between a tree and sorted files; equal directories are not opened.
-    fn compare_tree_with_files(
+    fn compare_folder(
         &self,
         at: (Option<&RelPath>, Option<&Oid>),
         files: &[(RelPath, TreeLeaf)],
-        options: &DiffOptions,
         found: &mut Vec<LeafChange>,
     ) -> Result<(), DiffError> {
         let (folder, tree) = at;
@@ -153,18 +183,13 @@ impl SnapshotStore {
         while let Some((name, present, after)) = take_first_name(rest, prefix) {
             rest = after;
             let before = entries.remove(name);
-            self.compare_entry(
-                &child_path(folder, name, tree)?,
-                before.as_ref(),
-                present,
-                options,
-                found,
-            )?;
+            let path = child_path(folder, name, tree)?;
+            self.compare_entry(&path, before.as_ref(), present, found)?;
         }
         for (name, entry) in entries {
             let path = child_path(folder, &name, tree)?;
-            if options.may_include(&path) {
-                self.compare_entry(&path, Some(&entry), DiskEntry::Nothing, options, found)?;
+            if self.options.may_include(&path) {
+                self.compare_entry(&path, Some(&entry), DiskEntry::Nothing, found)?;
             }
         }
         Ok(())
@@ -175,7 +200,6 @@ impl SnapshotStore {
         path: &RelPath,
         before: Option<&TreeEntry>,
         present: DiskEntry<'_>,
-        options: &DiffOptions,
         found: &mut Vec<LeafChange>,
     ) -> Result<(), DiffError> {
         let (old, below) = match before {
@@ -195,34 +219,11 @@ impl SnapshotStore {
         let is_same = |tree: &Oid| Ok::<_, io::Error>(hash_tree(inside, prefix)? == *tree);
         match below {
             Some(tree) if inside.is_empty() => {
-                Ok(self.compare_trees(Some(path), Some(&tree), None, found)?)
+                Ok(compare_trees(self.repository, Some(path), (Some(&tree), None), found)?)
             }
             Some(tree) if is_same(&tree)? => Ok(()),
             None if inside.is_empty() => Ok(()),
-            below => {
-                self.compare_tree_with_files((Some(path), below.as_ref()), inside, options, found)
-            }
-        }
-    }
-
-    /// Reads a file again to show it: what is shown is what is there now.
-    fn read_worktree_side(
-        &self,
-        path: &RelPath,
-        options: &DiffOptions,
-    ) -> Result<DiffSide, UnreadSide> {
-        if let Ok(Some(stat)) = self.worktree.stat(path)
-            && stat.size > options.max_file_bytes as u64
-        {
-            return Err(UnreadSide::TooLarge);
-        }
-        match read_current_content(&self.worktree, path) {
-            CurrentContent::Present(_, leaf, data) => Ok(Some((leaf, data))),
-            // A link that took the place of its directory is a change of its own.
-            CurrentContent::Absent | CurrentContent::Uncovered(UncoveredReason::BehindLink) => {
-                Ok(None)
-            }
-            CurrentContent::Uncovered(reason) => Err(UnreadSide::Uncovered(reason)),
+            below => self.compare_folder((Some(path), below.as_ref()), inside, found),
         }
     }
 }

@@ -54,7 +54,7 @@ struct WatcherShared {
     device: u64,
     /// The path of the root as the kernel tells it.
     root: Vec<u8>,
-    heard: Mutex<PendingEvents>,
+    events: Mutex<PendingEvents>,
 }
 
 /// A folder that is watched.
@@ -85,7 +85,7 @@ impl FileWatcher {
         let queue = queue.map_err(|_| JournalState::WatchLimit)?;
         let (device, _) = worktree.identity();
         let root = current_path_of(&root).ok_or(JournalState::NoEvents)?;
-        let shared = Arc::new(WatcherShared { queue, device, root, heard: Mutex::default() });
+        let shared = Arc::new(WatcherShared { queue, device, root, events: Mutex::default() });
         let (reader, stop) = std::io::pipe().map_err(|_| JournalState::WatchLimit)?;
         let thread = {
             let shared = shared.clone();
@@ -98,7 +98,7 @@ impl FileWatcher {
 
     /// Watches a folder that is about to be listed through `dir`.
     ///
-    /// Says no if it is not at this path any more; of that the folder above has been told.
+    /// Returns false if it is no longer at this path; the folder above has an event for that.
     #[must_use]
     pub(crate) fn watch_folder(&self, dir: &WorktreeDir, folder: &[u8]) -> bool {
         self.shared.watch_folder(dir, folder, false)
@@ -116,20 +116,20 @@ impl FileWatcher {
 
     /// Takes everything that was heard until now.
     pub(crate) fn drain(&self) -> DrainedEvents {
-        let mut heard = self.shared.lock_events();
-        self.shared.read_queue(&mut heard);
-        let drained = heard.to_drained();
-        heard.names.clear();
-        heard.count = 0;
+        let mut events = self.shared.lock_events();
+        self.shared.read_queue(&mut events);
+        let drained = events.to_drained();
+        events.names.clear();
+        events.count = 0;
         drained
     }
 
     /// Tells what was heard until now, after waiting a while, and keeps it for the next [`Self::drain`].
     pub(crate) fn peek(&self, wait: Duration) -> DrainedEvents {
         std::thread::sleep(wait);
-        let mut heard = self.shared.lock_events();
-        self.shared.read_queue(&mut heard);
-        heard.to_drained()
+        let mut events = self.shared.lock_events();
+        self.shared.read_queue(&mut events);
+        events.to_drained()
     }
 
     /// Why not everything is heard, if it is not.
@@ -155,7 +155,7 @@ impl Drop for FileWatcher {
 
 impl WatcherShared {
     fn lock_events(&self) -> MutexGuard<'_, PendingEvents> {
-        self.heard.lock().unwrap_or_else(PoisonError::into_inner)
+        self.events.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Keeps the kernel's queue short until the other end of `stop` is closed.
@@ -180,17 +180,17 @@ impl WatcherShared {
     }
 
     /// Reads the queue until it is empty.
-    fn read_queue(&self, heard: &mut PendingEvents) {
-        fail_point!("snapshot::queue_overflow", |_| heard.loss = Some(JournalState::Overflow));
+    fn read_queue(&self, events: &mut PendingEvents) {
+        fail_point!("snapshot::queue_overflow", |_| events.loss = Some(JournalState::Overflow));
         let mut buffer = vec![MaybeUninit::uninit(); 1 << 16];
         let mut reader = inotify::Reader::new(&self.queue, &mut buffer);
         loop {
             match reader.next() {
-                Ok(event) => heard.record_event(&event),
+                Ok(event) => events.record_event(&event),
                 Err(Errno::INTR) => {}
                 Err(Errno::AGAIN) => return,
                 Err(_) => {
-                    heard.loss = Some(JournalState::Overflow);
+                    events.loss = Some(JournalState::Overflow);
                     return;
                 }
             }
@@ -198,8 +198,8 @@ impl WatcherShared {
     }
 
     fn watch_folder(&self, dir: &WorktreeDir, folder: &[u8], border: bool) -> bool {
-        let mut heard = self.lock_events();
-        if heard.loss.is_some() {
+        let mut events = self.lock_events();
+        if events.loss.is_some() {
             return true;
         }
         let inside = WatchFlags::CREATE
@@ -220,35 +220,35 @@ impl WatcherShared {
             }
         };
         if !dir.is_on_device(self.device) && !dir.is_on_file_system(&LOCAL_FILE_SYSTEMS) {
-            heard.loss = Some(JournalState::NoEvents);
+            events.loss = Some(JournalState::NoEvents);
             return true;
         }
         fail_point!("snapshot::watch_limit", |_| {
-            heard.loss = Some(JournalState::WatchLimit);
+            events.loss = Some(JournalState::WatchLimit);
             true
         });
         // The handle itself, whatever its path leads to by now.
         match inotify::add_watch(&self.queue, fd_path(dir), flags) {
             Ok(watch) if self.is_folder_at(dir, folder) => {
-                heard.map_watch(&self.queue, watch, folder, border);
+                events.map_watch(&self.queue, watch, folder, border);
                 return true;
             }
             Ok(watch) => {
                 // Another one may have found it where it is now; then it stays watched.
-                if !heard.folders.contains_key(&watch) {
+                if !events.folders.contains_key(&watch) {
                     inotify::remove_watch(&self.queue, watch).ok();
                 }
                 return false;
             }
-            Err(Errno::NOSPC | Errno::NOMEM) => heard.loss = Some(JournalState::WatchLimit),
-            Err(_) => heard.loss = Some(JournalState::NoEvents),
+            Err(Errno::NOSPC | Errno::NOMEM) => events.loss = Some(JournalState::WatchLimit),
+            Err(_) => events.loss = Some(JournalState::NoEvents),
         }
         true
     }
 
-    /// Tells whether an open folder is at this path.
+    /// True if an open folder is at this path.
     ///
-    /// Asked with the lock held: whoever finds it elsewhere later, also notes it later.
+    /// Called with the lock held, so that a later move is also recorded later.
     fn is_folder_at(&self, dir: &WorktreeDir, folder: &[u8]) -> bool {
         let is = current_path_of(dir);
         let wanted = [&self.root[..], folder].join(&b'/');
@@ -276,7 +276,7 @@ impl PendingEvents {
             return;
         };
         let Some(name) = event.file_name() else {
-            // Of a folder the one above tells as well; nobody is above the root.
+            // The parent reports changes of a folder too; the root has no parent.
             if folder.is_empty() {
                 self.loss = Some(JournalState::Overflow);
             }
@@ -405,7 +405,7 @@ mod tests {
         assert!(!watch.watch_folder(&folder, b"old"), "and the watch under the new path stays");
         watch.drain();
         fs_err::write(dir.path().join("new/file"), "x").unwrap();
-        let heard = watch.drain();
-        assert_eq!(heard.names.keys().collect::<Vec<_>>(), [b"new"]);
+        let events = watch.drain();
+        assert_eq!(events.names.keys().collect::<Vec<_>>(), [b"new"]);
     }
 }

@@ -10,14 +10,14 @@ use crate::stat_cache::EntryName;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalState {
-    /// Nobody asked for one, or there is none on this system.
+    /// The journal was not requested, or this system has none.
     #[default]
     Off,
     /// It begins with this capture, which had to look at everything.
     Starting,
-    /// It told what changed.
+    /// It reported what changed.
     On,
-    /// More happened than the kernel could note; it begins anew with this capture.
+    /// The kernel's event queue overflowed; the journal restarts with this capture.
     Overflow,
     /// The kernel allows no more watches (`fs.inotify.max_user_watches`, `max_user_instances`).
     WatchLimit,

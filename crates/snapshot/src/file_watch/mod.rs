@@ -1,4 +1,4 @@
-//! The watch: the kernel tells which names changed, so that nobody need look at the others (R8).
+//! The file watch: the kernel reports which names changed, so that captures skip the others (R8).
 //!
 //! Knows folders by their path and names in them, and nothing of what they are. A hint: what it misses
 //! (writers through a mapping, writers through a name outside) an audit must find.

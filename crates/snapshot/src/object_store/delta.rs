@@ -1,6 +1,6 @@
-//! Deltas: an object told as copies out of another one and the bytes that are new, as git writes them.
+//! Deltas: an object as copies from another one plus new bytes, as git writes them.
 //!
-//! Pure: bytes in, bytes out. Whoever stores a delta has seen it give the object back.
+//! Pure: bytes in, bytes out. A delta is stored only after it was checked to restore the object.
 
 /// Bytes that must be equal before a copy is thought of.
 const BLOCK_BYTES: usize = 16;
@@ -13,7 +13,7 @@ const MAX_INSERT_BYTES: usize = 0x7f;
 /// Multiplier of the rolling hash.
 const HASH_MULTIPLIER: u32 = 0x0100_0193;
 
-/// Tells `target` as a change of `base`; nothing if that takes more than `limit` bytes.
+/// Tells `target` as a change of `base`; `None` if that takes more than `limit` bytes.
 pub(crate) fn encode_delta(base: &[u8], target: &[u8], limit: usize) -> Option<Vec<u8>> {
     if u32::try_from(base.len()).is_err() || u32::try_from(target.len()).is_err() {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn encode_delta(base: &[u8], target: &[u8], limit: usize) -> Option<V
     Some(script.out)
 }
 
-/// Applies a delta; nothing if it is not one of `base`.
+/// Applies a delta; `None` if it is not one of `base`.
 pub(crate) fn apply_delta(base: &[u8], delta: &[u8]) -> Option<Vec<u8>> {
     let mut rest = delta;
     let from = take_size(&mut rest)?;

@@ -16,12 +16,13 @@ mod tree;
 
 pub(crate) use commit::Commit;
 pub use oid::{Oid, OidError};
+pub(crate) use oid::{from_gix, hash_object, to_gix};
 pub(crate) use pack_file::{OpenPack, PackEntry, PackFile, PackOwner};
 pub(crate) use pack_rebuild::{DeltaSortKey, PackRebuild};
 pub(crate) use pack_writer::{
     BORROWED_PREFIX, ObjectEncoding, PackWriter, PackedObject, random_hex,
 };
 pub use repository::ObjectError;
-pub(crate) use repository::ObjectRepository;
-pub use tree::{LeafMode, TreeLeaf};
+pub(crate) use repository::{ObjectRepository, loose_bytes, pack_bytes};
 pub(crate) use tree::{TreeEntry, build_trees, hash_tree, parse_tree};
+pub use turnstone_core::change::{FileMode, TreeLeaf};

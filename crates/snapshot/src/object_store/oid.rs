@@ -1,78 +1,19 @@
-//! Names of objects: the SHA-1 git gives to the same content.
+//! Names of objects, computed and converted for gitoxide.
 
-use std::fmt;
-use std::str::FromStr;
+pub use turnstone_core::change::{Oid, OidError};
 
-use serde::{Deserialize, Serialize};
-
-/// The name of a blob, a tree or a commit in a store.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(try_from = "String", into = "String")]
-pub struct Oid(pub(crate) [u8; 20]);
-
-/// Text that is not the name of an object.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{0:?} is not an object name: 40 hexadecimal digits are expected")]
-pub struct OidError(String);
-
-impl Oid {
-    /// Names `data` as git would.
-    pub(crate) fn hash_of(kind: gix::objs::Kind, data: &[u8]) -> std::io::Result<Self> {
-        let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, kind, data);
-        Ok(Self::from(id.map_err(|error| std::io::Error::other(error.to_string()))?))
-    }
-
-    pub(crate) fn gix(&self) -> gix::ObjectId {
-        gix::ObjectId::Sha1(self.0)
-    }
+/// Names `data` as git would.
+pub(crate) fn hash_object(kind: gix::objs::Kind, data: &[u8]) -> std::io::Result<Oid> {
+    let id = gix::objs::compute_hash(gix::hash::Kind::Sha1, kind, data);
+    Ok(from_gix(id.map_err(|error| std::io::Error::other(error.to_string()))?))
 }
 
-impl From<gix::ObjectId> for Oid {
-    fn from(id: gix::ObjectId) -> Self {
-        let mut bytes = [0; 20];
-        bytes.copy_from_slice(&id.as_slice()[..20]);
-        Self(bytes)
-    }
+pub(crate) fn to_gix(oid: &Oid) -> gix::ObjectId {
+    gix::ObjectId::Sha1(oid.0)
 }
 
-impl FromStr for Oid {
-    type Err = OidError;
-
-    fn from_str(text: &str) -> Result<Self, OidError> {
-        let wrong = || OidError(text.to_owned());
-        let digits: Option<Vec<u8>> =
-            text.bytes().map(|byte| char::from(byte).to_digit(16).map(|it| it as u8)).collect();
-        let digits = digits.filter(|digits| digits.len() == 40).ok_or_else(wrong)?;
-        let mut bytes = [0; 20];
-        for (byte, pair) in bytes.iter_mut().zip(digits.chunks(2)) {
-            *byte = pair[0] << 4 | pair[1];
-        }
-        Ok(Self(bytes))
-    }
-}
-
-impl TryFrom<String> for Oid {
-    type Error = OidError;
-
-    fn try_from(text: String) -> Result<Self, OidError> {
-        text.parse()
-    }
-}
-
-impl From<Oid> for String {
-    fn from(oid: Oid) -> Self {
-        oid.to_string()
-    }
-}
-
-impl fmt::Display for Oid {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(out, "{byte:02x}"))
-    }
-}
-
-impl fmt::Debug for Oid {
-    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(out, "{self}")
-    }
+pub(crate) fn from_gix(id: gix::ObjectId) -> Oid {
+    let mut bytes = [0; 20];
+    bytes.copy_from_slice(&id.as_slice()[..20]);
+    Oid(bytes)
 }

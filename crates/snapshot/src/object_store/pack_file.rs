@@ -7,8 +7,8 @@ use std::path::{Path, PathBuf};
 use gix::objs::Kind;
 use gix::odb::pack::data::entry::Header;
 
-use super::Oid;
 use super::pack_writer::{BORROWED_PREFIX, ObjectEncoding, TEMP_PREFIX, hidden_index};
+use super::{Oid, from_gix};
 
 /// Bytes a head has at most: a size, and the name or the distance of a base.
 const MAX_HEADER_BYTES: usize = 32;
@@ -31,9 +31,9 @@ pub(crate) struct PackFile {
 pub(crate) enum PackOwner {
     /// We, when its objects are elsewhere or not needed.
     Store,
-    /// Nobody: somebody said so with a file `.keep` beside it.
+    /// No one: a `.keep` file protects it.
     Protected,
-    /// Whoever lent it.
+    /// The user's repository it is borrowed from.
     User,
 }
 
@@ -73,7 +73,7 @@ pub(super) fn list_packs(folder: &Path) -> io::Result<Vec<PackFile>> {
     Ok(found)
 }
 
-/// A pack whose name says that it is lent is not ours, nor is one that somebody marked.
+/// A pack that is named as borrowed is not ours, nor is one with a `.keep` file of another program.
 fn pack_owner_of(folder: &Path, stem: &str) -> io::Result<PackOwner> {
     let has = |ending: &str| folder.join(format!("{stem}.{ending}")).try_exists();
     if stem.starts_with(BORROWED_PREFIX) {
@@ -84,7 +84,7 @@ fn pack_owner_of(folder: &Path, stem: &str) -> io::Result<PackOwner> {
 }
 
 impl PackFile {
-    /// Tells whether it is on loan.
+    /// True if it is borrowed.
     pub(crate) fn is_borrowed(&self) -> bool {
         self.owner == PackOwner::User
     }
@@ -95,7 +95,7 @@ impl PackFile {
         let index = gix::odb::pack::index::File::at(path, gix::hash::Kind::Sha1);
         let index = index.map_err(|error| io::Error::other(error.to_string()))?;
         let entry = |entry: gix::odb::pack::index::Entry| PackEntry {
-            oid: Oid::from(entry.oid),
+            oid: from_gix(entry.oid),
             offset: entry.pack_offset,
             length: 0,
             crc: entry.crc32,
@@ -117,7 +117,7 @@ impl PackFile {
         Ok(OpenPack { file: file.into_parts().0, entries: self.entries()? })
     }
 
-    /// Hides it: from now on nobody looks at it, and a sweep would finish the rest.
+    /// Hides it: readers skip it, and the next open removes the rest.
     pub(crate) fn hide(&self) -> io::Result<()> {
         let index = self.folder.join(format!("{}.idx", self.stem));
         let hidden = self.folder.join(hidden_index(&self.stem));
@@ -181,7 +181,7 @@ impl OpenPack {
         let head = gix::odb::pack::data::Entry::from_bytes(bytes, entry.offset, kind);
         let head = head.map_err(|_| broken())?;
         let shape = match head.header {
-            Header::RefDelta { base_id } => ObjectEncoding::Delta(Oid::from(base_id)),
+            Header::RefDelta { base_id } => ObjectEncoding::Delta(from_gix(base_id)),
             Header::OfsDelta { base_distance } => {
                 let base = head.checked_base_pack_offset(base_distance).ok_or_else(broken)?;
                 let place = self.entries.binary_search_by_key(&base, |entry| entry.offset);
@@ -216,7 +216,7 @@ impl OpenPack {
         }
     }
 
-    /// Reads a whole object; nothing if it is a change of another one.
+    /// Reads a whole object; `None` if it is a change of another one.
     pub(crate) fn read_whole(&self, entry: &PackEntry) -> io::Result<Option<(Kind, Vec<u8>)>> {
         let head = self.entry_header(entry)?;
         let ObjectEncoding::Whole(kind) = head.encoding else {

@@ -1,6 +1,6 @@
 //! Rebuilding packs: the objects of some packs in a new one, versions of a file as deltas (R13).
 //!
-//! Objects are copied as they are stored, so the cost follows what is new. A version is told as a
+//! Objects are copied as they are stored, so the cost follows what is new. A version is stored as a
 //! change of the one before it; every so often as a change of the first, so that no chain is long.
 //! Old packs are not touched here.
 
@@ -14,19 +14,19 @@ use gix::objs::Kind;
 use super::pack_writer::compress_better;
 use super::{
     ObjectEncoding, ObjectRepository, Oid, OpenPack, PackEntry, PackFile, PackWriter, PackedObject,
-    delta,
+    delta, hash_object,
 };
 
 /// The longest chain of deltas: what reading the last of it costs.
 pub(crate) const MAX_DELTA_DEPTH: usize = 50;
-/// After so many steps from version to version the next is told as a change of the first.
+/// The longest chain of deltas; after it, the next version is a delta of the first.
 const DELTA_RUN: usize = 20;
 /// Larger objects stay whole: a few of them are in memory at a time.
 const MAX_DELTA_OBJECT_BYTES: u64 = 24 << 20;
 /// Smaller objects are not worth it.
 const MIN_DELTA_OBJECT_BYTES: u64 = 64;
 
-/// Where an object stands among others like it: by name, by path, by age.
+/// How objects are sorted to find similar ones: by name, by path, by age.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct DeltaSortKey {
     pub(crate) name: u64,
@@ -212,7 +212,7 @@ impl<'r> PackRebuild<'r> {
             Some(found) => found,
             None => self.repository.read(oid).map_err(io::Error::other)?,
         };
-        if Oid::hash_of(kind, &data)? != *oid {
+        if hash_object(kind, &data)? != *oid {
             let text = format!("object {oid} is damaged");
             return Err(io::Error::new(io::ErrorKind::InvalidData, text));
         }
@@ -294,7 +294,7 @@ impl<'r> PackRebuild<'r> {
                 continue;
             };
             let body = compress_better(&delta)?;
-            // What cannot be told back is never written.
+            // A delta that does not restore the object is never written.
             let is_good = delta::apply_delta(&base, &delta).as_deref() == Some(data.as_slice());
             if is_good && (body.len() as u64) < stored {
                 let base = version.oid;

@@ -1,7 +1,7 @@
 //! Writing packs: version 2, bases before their deltas, written once and never changed.
 //!
 //! A pack becomes durable in this order: its bytes, the bytes of its index, the name of the pack, the
-//! name of the index, the directory. Until the index has its name nobody looks at the pack.
+//! name of the index, the directory. Until the index has its name, readers skip the pack.
 
 use std::collections::HashMap;
 use std::io::{self, BufWriter, Read, Seek, SeekFrom, Write};
@@ -14,7 +14,7 @@ use gix::objs::Kind;
 use gix::odb::pack::data::entry::Header;
 use gix::zlib::{Compression, stream::deflate};
 
-use super::Oid;
+use super::{Oid, from_gix, hash_object};
 
 /// Captures wait for this; a later repack may do better.
 const CAPTURE_COMPRESSION: Compression = Compression::BEST_SPEED;
@@ -22,11 +22,11 @@ const CAPTURE_COMPRESSION: Compression = Compression::BEST_SPEED;
 const FREE_SPACE_CHECK_BYTES: u64 = 32 << 20;
 /// How files that are not yet a pack are called; whatever is left of them is swept.
 ///
-/// Not `tmp_`: what is called so is removed by `git gc --prune=now`, whoever is writing it.
+/// Not `tmp_`: `git gc --prune=now` removes such files even while they are being written.
 pub(super) const TEMP_PREFIX: &str = "turnstone_tmp_";
-/// How packs of somebody else are called that are here for a while (R10).
+/// The prefix of borrowed packs (R10).
 pub(crate) const BORROWED_PREFIX: &str = "pack-lent-";
-/// How the index of a pack is called while nobody is to look at the pack.
+/// The suffix of the index of a hidden pack.
 ///
 /// Not `.idx`: an index without its pack is removed by `git gc`.
 pub(super) fn hidden_index(stem: &str) -> String {
@@ -35,9 +35,9 @@ pub(super) fn hidden_index(stem: &str) -> String {
 
 pub(super) const HIDDEN_INDEX_SUFFIX: &str = ".index";
 
-/// The file of the repository that gets a second name beside a pack.
+/// The file that is hard-linked as the `.keep` file of a pack.
 pub(super) const KEEP_TEMPLATE_FILE: &str = "turnstone-held";
-/// What a file `.keep` of ours holds; `git gc` leaves the pack beside it alone.
+/// The content of our `.keep` files; `git gc` leaves their packs alone.
 pub(super) const KEEP_FILE_TEXT: &str = "held by turnstone until a reference names what is in it\n";
 
 /// An object, compressed and ready to be written.
@@ -51,7 +51,7 @@ pub(crate) struct PackedObject {
 impl PackedObject {
     /// Hashes and compresses an object.
     pub(crate) fn new(kind: Kind, data: &[u8]) -> io::Result<Self> {
-        let oid = Oid::hash_of(kind, data)?;
+        let oid = hash_object(kind, data)?;
         Self::with_oid(oid, kind, data)
     }
 
@@ -128,7 +128,7 @@ pub(crate) struct PackWriter {
     checked_at: u64,
     /// True if git is to leave the pack alone.
     keep_from_gc: bool,
-    /// Counts objects, for whoever wants to see that something happens.
+    /// Counts objects, to show progress.
     stored: Arc<AtomicU64>,
 }
 
@@ -227,7 +227,7 @@ impl PackWriter {
         Ok(())
     }
 
-    /// Tells whether an object is in the pack.
+    /// True if an object is in the pack.
     pub(crate) fn has(&self, oid: &Oid) -> bool {
         self.offsets.contains_key(oid)
     }
@@ -255,7 +255,7 @@ impl PackWriter {
         Header::Blob.write_to(size, &mut header)?;
         let sum = ChecksumWriter { out: self.open()?, crc: crc32fast::Hasher::new(), written: 0 };
         let mut deflate = deflate::Write::new(sum, CAPTURE_COMPRESSION);
-        // The header stands before the compressed bytes and is part of the check sum.
+        // The header precedes the compressed bytes and is part of the checksum.
         let mut hasher = gix::hash::hasher(gix::hash::Kind::Sha1);
         hasher.update(format!("blob {size}\0").as_bytes());
         deflate = write_plain(deflate, &header)?;
@@ -274,7 +274,7 @@ impl PackWriter {
         deflate.flush()?;
         let ChecksumWriter { crc, written, .. } = deflate.into_inner();
         let oid = hasher.try_finalize().map_err(|error| io::Error::other(error.to_string()))?;
-        let oid = Oid::from(oid);
+        let oid = from_gix(oid);
         if total != size || self.offsets.contains_key(&oid) || !keep(&oid) {
             let offset = self.offset;
             let file = self.open()?;
@@ -360,7 +360,7 @@ impl PackWriter {
         let sum = hasher.try_finalize().map_err(|error| io::Error::other(error.to_string()))?;
         file.seek(SeekFrom::End(0))?;
         file.write_all(sum.as_slice())?;
-        Ok(Oid::from(sum))
+        Ok(from_gix(sum))
     }
 
     /// The index: where each object is, by name.
@@ -439,7 +439,7 @@ fn read_only() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o400)
 }
 
-/// A name nobody else has.
+/// A random name.
 pub(crate) fn random_hex() -> io::Result<String> {
     let mut bytes = [0_u8; 12];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;

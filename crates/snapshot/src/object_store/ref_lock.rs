@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use super::pack_writer::{TEMP_PREFIX, random_hex};
 
-/// How long another program's lock is waited for: so many times, so long apart.
+/// How often and at which interval another program's lock is tried.
 const LOCK_ATTEMPTS: usize = 500;
 const LOCK_RETRY_PAUSE: Duration = Duration::from_millis(10);
 

@@ -1,6 +1,5 @@
 //! The bare repository of one worktree: made whole at every open, read by gitoxide.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
@@ -16,11 +15,12 @@ use super::pack_file::{self, PackFile};
 use super::pack_writer::{
     BORROWED_PREFIX, HIDDEN_INDEX_SUFFIX, KEEP_FILE_TEXT, KEEP_TEMPLATE_FILE, TEMP_PREFIX,
 };
-use super::{Commit, Oid, PackWriter, TreeEntry, parse_tree, refs};
+use super::refs::{self, GroupRefs};
+use super::{Commit, Oid, PackWriter, TreeEntry, hash_object, parse_tree, to_gix};
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
 const PACK_SLOTS: u16 = 4096;
-/// Readers that are kept for the next question.
+/// Readers that are kept for reuse.
 const MAX_IDLE_READERS: usize = 16;
 
 const CONFIG: &str = "\
@@ -41,12 +41,12 @@ pub enum ObjectError {
     /// The object is not what its name says, or not of the kind that was expected.
     #[error("object {0} is damaged")]
     Corrupt(Oid),
-    /// The disk said no.
+    /// The disk reported an error.
     #[error("the store could not be read or written")]
     Io(#[from] io::Error),
 }
 
-/// A store of objects, open.
+/// An open object store.
 pub(crate) struct ObjectRepository {
     git_dir: PathBuf,
     /// Replaced when packs go, since it remembers where objects were.
@@ -55,9 +55,9 @@ pub(crate) struct ObjectRepository {
     floor: AtomicU64,
     /// Objects that were put into packs so far.
     stored: Arc<AtomicU64>,
-    /// Readers that wait for a question: to make one costs more than most objects.
+    /// Idle readers: creating one costs more than reading most objects.
     idle: Mutex<Vec<gix::odb::HandleArc>>,
-    /// True while some packs are on loan: then no object is believed unseen (R10).
+    /// True while some packs are borrowed: then every object is compared with its name (R10).
     has_borrowed: AtomicBool,
 }
 
@@ -117,7 +117,7 @@ impl ObjectRepository {
         Ok(())
     }
 
-    /// Tells whether some packs are on loan.
+    /// True if some packs are borrowed.
     pub(crate) fn has_borrowed_packs(&self) -> bool {
         self.has_borrowed.load(Ordering::SeqCst)
     }
@@ -137,14 +137,19 @@ impl ObjectRepository {
         self.objects.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    /// Looks at the packs as if for the first time.
+    /// Opens the packs again.
     pub(crate) fn reopen(&self) -> io::Result<()> {
-        // Before anything of a new loan can be read, and after everything of an old one could.
+        // Set before a borrowed pack can be read, and cleared after the last one is gone.
         self.has_borrowed.store(true, Ordering::SeqCst);
         let objects = open_objects(&self.git_dir)?;
         *self.objects.lock().unwrap_or_else(PoisonError::into_inner) = objects;
         self.idle.lock().unwrap_or_else(PoisonError::into_inner).clear();
         self.detect_borrowed_packs()
+    }
+
+    /// The references of pin groups.
+    pub(crate) fn refs(&self) -> GroupRefs<'_> {
+        GroupRefs { git_dir: &self.git_dir }
     }
 
     pub(crate) fn git_dir(&self) -> &Path {
@@ -162,7 +167,7 @@ impl ObjectRepository {
         self.read_once(oid)
     }
 
-    /// Puts a question to a reader that has nothing to do, or to a new one.
+    /// Runs a query with an idle reader, or with a new one.
     fn with_reader<T>(&self, question: impl FnOnce(&gix::odb::HandleArc) -> T) -> T {
         let objects = self.objects();
         let idle = || self.idle.lock().unwrap_or_else(PoisonError::into_inner);
@@ -179,11 +184,11 @@ impl ObjectRepository {
     fn read_once(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut data = Vec::new();
         let kind = self.with_reader(|handle| {
-            let found = handle.try_find(&oid.gix(), &mut data);
+            let found = handle.try_find(&to_gix(oid), &mut data);
             let found = found.map_err(|error| io::Error::other(error.to_string()))?;
             found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))
         })?;
-        if self.has_borrowed_packs() && Oid::hash_of(kind, &data)? != *oid {
+        if self.has_borrowed_packs() && hash_object(kind, &data)? != *oid {
             return Err(ObjectError::Corrupt(*oid));
         }
         Ok((kind, data))
@@ -191,7 +196,7 @@ impl ObjectRepository {
 
     /// Tells how many bytes an object has.
     pub(crate) fn object_size(&self, oid: &Oid) -> Result<u64, ObjectError> {
-        let header = self.with_reader(|handle| handle.try_header(&oid.gix()));
+        let header = self.with_reader(|handle| handle.try_header(&to_gix(oid)));
         match header {
             Ok(Some(header)) => Ok(header.size()),
             // The slow way says what is wrong with it.
@@ -202,7 +207,7 @@ impl ObjectRepository {
     /// Reads an object of one kind and makes sure its bytes are what its name says.
     pub(crate) fn read_verified(&self, oid: &Oid, kind: Kind) -> Result<Vec<u8>, ObjectError> {
         let (found, data) = self.read(oid)?;
-        if found != kind || Oid::hash_of(kind, &data)? != *oid {
+        if found != kind || hash_object(kind, &data)? != *oid {
             return Err(ObjectError::Corrupt(*oid));
         }
         Ok(data)
@@ -224,20 +229,20 @@ impl ObjectRepository {
         }
     }
 
-    /// A question to be asked many times: which objects are here?
+    /// Returns a check for which objects exist, for repeated use.
     ///
     /// It does not look at the disk again, since this process is the only writer: each miss would
     /// list the folder of packs.
     pub(crate) fn existence_check(&self) -> impl Fn(&Oid) -> bool + use<> {
         let mut handle = self.objects().to_cache_arc();
         handle.refresh_never();
-        move |oid| handle.exists(&oid.gix())
+        move |oid| handle.exists(&to_gix(oid))
     }
 
-    /// A question to be asked many times: how large is an object?
+    /// Returns a lookup of object sizes, for repeated use.
     pub(crate) fn size_lookup(&self) -> impl Fn(&Oid) -> Option<u64> + use<> {
         let handle = self.objects().to_cache_arc();
-        move |oid| Some(handle.try_header(&oid.gix()).ok()??.size())
+        move |oid| Some(handle.try_header(&to_gix(oid)).ok()??.size())
     }
 
     /// Begins a pack.
@@ -254,12 +259,6 @@ impl ObjectRepository {
         self.floor.store(floor, Ordering::Relaxed);
     }
 
-    /// Bytes of the packs of a repository that need not be open.
-    pub(crate) fn pack_bytes(git_dir: &Path) -> io::Result<u64> {
-        let packs = pack_file::list_packs(&git_dir.join("objects/pack"))?;
-        Ok(packs.iter().map(|pack| pack.bytes).sum())
-    }
-
     /// Makes a pack durable and visible to readers; `sample` is an object in it.
     ///
     /// As long as the answer is held, git leaves the pack alone although no reference names it yet.
@@ -272,31 +271,16 @@ impl ObjectRepository {
         let name = writer.finish()?;
         let keep = name.map(|name| self.git_dir.join(format!("objects/pack/{name}.keep")));
         let held = KeepFileGuard { keep };
-        // Finding it makes the shared view of the disk anew.
-        if self.objects().to_cache_arc().exists(&sample.gix()) {
+        // Finding it refreshes the shared view of the disk.
+        if self.objects().to_cache_arc().exists(&to_gix(sample)) {
             return Ok(held);
         }
         // Unless others took so many packs away that the view is of no use any more.
         self.reopen()?;
-        match self.objects().to_cache_arc().exists(&sample.gix()) {
+        match self.objects().to_cache_arc().exists(&to_gix(sample)) {
             true => Ok(held),
             false => Err(io::Error::other("the pack just written cannot be read")),
         }
-    }
-
-    /// What the reference of a pin group names.
-    pub(crate) fn find_ref(&self, name: &str) -> io::Result<Option<Oid>> {
-        refs::find_ref(&self.git_dir, name)
-    }
-
-    /// Every pin group's reference.
-    pub(crate) fn list_refs(&self) -> io::Result<BTreeMap<String, Oid>> {
-        refs::list_refs(&self.git_dir)
-    }
-
-    /// Forgets references, durably.
-    pub(crate) fn remove_refs(&self, names: &BTreeSet<String>) -> io::Result<()> {
-        refs::remove_refs(&self.git_dir, names)
     }
 
     /// The packs, each with its size and its index.
@@ -304,21 +288,7 @@ impl ObjectRepository {
         pack_file::list_packs(&self.git_dir.join("objects/pack"))
     }
 
-    /// Bytes of objects outside of packs.
-    pub(crate) fn loose_bytes(&self) -> io::Result<u64> {
-        let mut sum = 0;
-        for entry in fs_err::read_dir(self.git_dir.join("objects"))? {
-            let entry = entry?;
-            if entry.file_name().len() == 2 {
-                for object in fs_err::read_dir(entry.path())? {
-                    sum += object?.metadata()?.len();
-                }
-            }
-        }
-        Ok(sum)
-    }
-
-    /// Hides packs whose objects are elsewhere or not needed; from now on nobody finds them.
+    /// Hides packs whose objects are elsewhere or not needed; readers no longer find them.
     pub(crate) fn hide_packs(&self, old: &[&PackFile]) -> io::Result<()> {
         // What git itself may have written about packs and commits that are about to go.
         let objects = self.git_dir.join("objects");
@@ -346,11 +316,26 @@ impl ObjectRepository {
         }
         Ok(())
     }
+}
 
-    /// Lets the reference of a pin group name `oid`, durably.
-    pub(crate) fn write_ref(&self, name: &str, oid: &Oid) -> io::Result<()> {
-        refs::write_ref(&self.git_dir, name, oid)
+/// Bytes of the packs of a repository that need not be open.
+pub(crate) fn pack_bytes(git_dir: &Path) -> io::Result<u64> {
+    let packs = pack_file::list_packs(&git_dir.join("objects/pack"))?;
+    Ok(packs.iter().map(|pack| pack.bytes).sum())
+}
+
+/// Bytes of the objects of a repository that are outside of packs.
+pub(crate) fn loose_bytes(git_dir: &Path) -> io::Result<u64> {
+    let mut sum = 0;
+    for entry in fs_err::read_dir(git_dir.join("objects"))? {
+        let entry = entry?;
+        if entry.file_name().len() == 2 {
+            for object in fs_err::read_dir(entry.path())? {
+                sum += object?.metadata()?.len();
+            }
+        }
     }
+    Ok(sum)
 }
 
 fn open_objects(git_dir: &Path) -> io::Result<Arc<gix::odb::Store>> {
@@ -396,7 +381,7 @@ fn remove_file(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Tells whether a mark that keeps git away is ours.
+/// True if a mark that keeps git away is ours.
 fn is_own_keep_file(keep: &Path) -> bool {
     fs_err::read(keep).is_ok_and(|text| text == KEEP_FILE_TEXT.as_bytes())
 }
@@ -412,7 +397,7 @@ fn remove_stale_keep_files(folder: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Removes packs whose loan was not finished: they have no index, and nobody else names them so.
+/// Removes borrowed packs without an index: linking them was interrupted.
 fn remove_unfinished_borrows(folder: &Path) -> io::Result<()> {
     for entry in fs_err::read_dir(folder)? {
         let path = entry?.path();
@@ -427,7 +412,7 @@ fn remove_unfinished_borrows(folder: &Path) -> io::Result<()> {
 
 /// Removes what was being written when a process died.
 ///
-/// A pack without its index is removed only if our index for it still waits: a pack that somebody
+/// A pack without its index is removed only if our hidden index for it exists: a pack that another program
 /// else is about to finish (`git gc`) is not ours to judge.
 fn remove_temp_files(folder: &Path) -> io::Result<()> {
     for entry in fs_err::read_dir(folder)? {

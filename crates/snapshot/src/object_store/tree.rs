@@ -3,43 +3,9 @@
 use std::io;
 
 use gix::objs::{Kind, TreeRefIter};
-use serde::{Deserialize, Serialize};
 
-use super::{ObjectError, Oid, PackedObject};
+use super::{FileMode, ObjectError, Oid, PackedObject, TreeLeaf, from_gix, hash_object};
 use crate::path::RelPath;
-
-/// What git remembers of a file besides its bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum LeafMode {
-    /// A file.
-    File,
-    /// A file that may be run.
-    Exec,
-    /// A symbolic link; its bytes are where it points.
-    Link,
-}
-
-impl LeafMode {
-    /// The mode as git writes it: `100644`, `100755` or `120000`.
-    #[must_use]
-    pub fn octal(self) -> &'static str {
-        match self {
-            Self::File => "100644",
-            Self::Exec => "100755",
-            Self::Link => "120000",
-        }
-    }
-}
-
-/// A file of a tree: its bytes and its mode.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-pub struct TreeLeaf {
-    /// The bytes.
-    pub blob: Oid,
-    /// The mode.
-    pub mode: LeafMode,
-}
 
 /// One line of a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -96,7 +62,7 @@ fn build_below(
         data.push(0);
         data.extend_from_slice(&oid.0);
     }
-    let oid = Oid::hash_of(Kind::Tree, &data)?;
+    let oid = hash_object(Kind::Tree, &data)?;
     if !is_known(&oid) {
         made.push(PackedObject::with_oid(oid, Kind::Tree, &data)?);
     }
@@ -112,11 +78,11 @@ pub(crate) fn parse_tree(
     let mut found = Vec::new();
     for entry in TreeRefIter::from_bytes(data, gix::hash::Kind::Sha1) {
         let entry = entry.map_err(|_| corrupt())?;
-        let oid = Oid::from(entry.oid.to_owned());
+        let oid = from_gix(entry.oid.to_owned());
         let mode = match entry.mode.kind() {
-            gix::objs::tree::EntryKind::Blob => LeafMode::File,
-            gix::objs::tree::EntryKind::BlobExecutable => LeafMode::Exec,
-            gix::objs::tree::EntryKind::Link => LeafMode::Link,
+            gix::objs::tree::EntryKind::Blob => FileMode::File,
+            gix::objs::tree::EntryKind::BlobExecutable => FileMode::Exec,
+            gix::objs::tree::EntryKind::Link => FileMode::Link,
             gix::objs::tree::EntryKind::Tree => {
                 found.push((entry.filename.to_vec(), TreeEntry::Tree(oid)));
                 continue;

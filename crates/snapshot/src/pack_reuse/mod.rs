@@ -1,13 +1,13 @@
-//! The loan: what the user's index proves is not read, and the objects are the user's for a while (R10).
+//! Pack reuse: files that the user's index proves unchanged are not read, and the user's packs are borrowed (R10).
 //!
 //! A first capture of a committed checkout would read and compress every file though the user's
 //! repository has most of them. Files that its index proves unchanged are taken from there. The packs
-//! that hold them get a second name in our store (a hard link, marked as lent), so nothing the user does
-//! to his repository takes them away; nothing is ever written there, and there are no alternates.
-//! Everything that is not in a pack worth lending is read: no slower than to copy a loose object.
+//! that hold them get a second name in our store (a hard link, marked as borrowed), so nothing the user does
+//! to the repository takes them away; nothing is ever written there, and there are no alternates.
+//! A file that is in no pack worth borrowing is read: that is no slower than copying a loose object.
 //!
-//! A lent object is believed when it is looked at, not before: as long as there is a loan every object
-//! read is compared with its name, and what the store settles into is compared before it is kept.
+//! A borrowed object is not trusted: as long as a pack is borrowed, every object
+//! read is compared with its name, and again before it is copied.
 
 mod pack_linking;
 mod pack_release;
@@ -16,4 +16,4 @@ mod reuse_conditions;
 mod stat_proof;
 
 pub use pack_release::PackReleaseReport;
-pub(crate) use reusable_files::ReuseContext;
+pub(crate) use reusable_files::{ReuseContext, split_reusable};

@@ -1,4 +1,4 @@
-//! Packs on loan: a second name in our store, durable before anything relies on it.
+//! Borrowed packs: a second name in our store, durable before anything relies on it.
 
 use std::ffi::OsStr;
 use std::io;
@@ -10,9 +10,9 @@ use gix::odb::pack::data::decode::header::ResolvedBase;
 use gix::odb::pack::{data, index};
 use rayon::prelude::*;
 
-use crate::object_store::{BORROWED_PREFIX, Oid};
+use crate::object_store::{BORROWED_PREFIX, Oid, to_gix};
 
-/// So many bytes may be lent for each byte they prove (R10).
+/// How many bytes may be borrowed for each byte that they prove (R10).
 const MAX_PACK_RATIO: u64 = 4;
 
 /// A file whose bytes are wanted from a pack.
@@ -45,7 +45,7 @@ pub(super) fn link_packs(
             break;
         }
         let hits: Vec<Option<u32>> =
-            wanted.par_iter().map(|it| lender.index.lookup(it.blob.gix())).collect();
+            wanted.par_iter().map(|it| lender.index.lookup(to_gix(&it.blob))).collect();
         let pairs = || wanted.iter().zip(&hits).filter_map(|(it, hit)| Some((*it, (*hit)?)));
         let bytes: u64 = pairs().map(|(it, _)| it.size).sum();
         if lender.bytes > bytes.saturating_mul(MAX_PACK_RATIO) {
@@ -101,7 +101,7 @@ fn link_pack(
     if index.try_exists()? {
         return verify_blobs(&pack, &lender.index, wanted);
     }
-    // The index gets its name last: until then nobody looks at the pack, and a sweep removes it.
+    // The index gets its name last: until then readers skip the pack, and the next open removes it.
     let linked = link_file(&lender.pack, &pack).and_then(|()| {
         fail_point!("snapshot::pack_lent", |_| Err(io::Error::other("failpoint")));
         let found = verify_blobs(&pack, &lender.index, wanted)?;
@@ -149,7 +149,7 @@ fn verify_blobs(
         let header = pack.decode_header(entry, inflate, &in_pack).ok()?;
         (header.kind == Kind::Blob && header.object_size == it.size).then_some(*it)
     };
-    // Each part has an inflater of its own, which is dear to make.
+    // Each part reuses one inflater, which is expensive to create.
     let all = wanted.par_iter().with_min_len(8192);
     Ok(all.map_init(gix::zlib::Inflate::default, is_good).flatten().collect())
 }

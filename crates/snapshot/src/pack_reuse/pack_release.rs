@@ -1,4 +1,4 @@
-//! The end of a loan: what captures need is copied into a pack of our own, and the lent ones go.
+//! The end of borrowing: what captures need is copied into our own pack, and borrowed packs go.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::io::{self, Write};
@@ -14,6 +14,7 @@ use crate::object_store::{
     Commit, ObjectError, Oid, PackFile, PackedObject, TreeEntry, TreeLeaf, build_trees, parse_tree,
 };
 use crate::path::RelPath;
+use crate::repack::PackMaintenance;
 use crate::snapshot_store::SnapshotStore;
 
 /// Bytes of objects that are held at a time.
@@ -24,9 +25,9 @@ const BATCH_BYTES: u64 = 24 << 20;
 pub struct PackReleaseReport {
     /// Objects that were copied.
     pub copied: usize,
-    /// Of those, the ones that were damaged in the loan and made anew from the worktree.
+    /// Of those, the ones that were damaged and rebuilt from the worktree.
     pub repaired: usize,
-    /// Objects that were damaged in the loan and are nowhere else: captures lack them now.
+    /// Objects that were damaged and could not be rebuilt: captures lack them now.
     pub lost: Vec<Oid>,
     /// Lent packs that were given back.
     pub returned: usize,
@@ -35,67 +36,67 @@ pub struct PackReleaseReport {
 /// An object that is needed, and what it must be.
 type NeededObject = (Oid, Kind);
 
-impl SnapshotStore {
-    /// Copies what captures need of lent packs into our own and gives the lent ones back (R10).
+impl PackMaintenance<'_> {
+    /// Copies what captures need from borrowed packs into our own and removes the borrowed ones (R10).
     ///
     /// To be called when there is time. Captures go on meanwhile, but for a moment at the end. An
-    /// object that is not what its name says is made anew from the worktree if that still has it;
+    /// object that does not match its name is rebuilt from the worktree if that still has it;
     /// otherwise it is reported, and reading it is an error from then on. Killed anywhere, nothing is
-    /// lost and the loan goes on.
+    /// lost and the packs stay borrowed.
     ///
     /// # Errors
     ///
-    /// The store cannot be read or written; the loan goes on.
+    /// The store cannot be read or written; the packs stay borrowed.
     pub fn release_borrowed_packs(&self) -> Result<PackReleaseReport, ObjectError> {
-        let mut settled = PackReleaseReport::default();
-        if !self.repository.has_borrowed_packs() {
-            return Ok(settled);
+        let mut report = PackReleaseReport::default();
+        if !self.store.repository.has_borrowed_packs() {
+            return Ok(report);
         }
         {
-            let _held = self.lock_objects_shared();
-            self.copy_needed_objects(&mut settled)?;
+            let _held = self.store.lock_objects_shared();
+            self.copy_needed_objects(&mut report)?;
             // While captures run, what is known of the worktree may be in use: judged at the end.
-            settled.lost.clear();
+            report.lost.clear();
         }
         fail_point!("snapshot::settling", |_| Err(io::Error::other("failpoint").into()));
-        let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let taken = self.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
+        let running = self.store.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        let taken = self.store.objects_lock.write().unwrap_or_else(PoisonError::into_inner);
         // What captures began to rely on meanwhile: little, if anything.
-        self.copy_needed_objects(&mut settled)?;
-        settled.lost.sort_unstable();
-        self.record_lost_objects(&settled.lost)?;
+        self.copy_needed_objects(&mut report)?;
+        report.lost.sort_unstable();
+        self.record_lost_objects(&report.lost)?;
         let own = self.own_objects()?;
         // What no capture holds goes with them, though it may be remembered. Were the packs to go
         // first, a crash would leave files that are believed to be in them.
-        self.forget_dropped_objects(&|oid| own.contains(oid))?;
+        self.store.forget_dropped_objects(&|oid| own.contains(oid))?;
         drop(own);
-        let packs = self.repository.list_packs()?;
+        let packs = self.store.repository.list_packs()?;
         let lent: Vec<&PackFile> = packs.iter().filter(|pack| pack.is_borrowed()).collect();
-        settled.returned = lent.len();
-        self.repository.hide_packs(&lent)?;
+        report.returned = lent.len();
+        self.store.repository.hide_packs(&lent)?;
         drop((taken, running));
-        self.repository.remove_packs(&lent)?;
-        Ok(settled)
+        self.store.repository.remove_packs(&lent)?;
+        Ok(report)
     }
 
-    /// Writes down, durably, what captures lack from now on, so that upkeep does not stop at it.
+    /// Records durably what captures lack from now on, so that maintenance does not stop at it.
     fn record_lost_objects(&self, lost: &[Oid]) -> io::Result<()> {
         if lost.is_empty() {
             return Ok(());
         }
         let mut all = self.list_lost_objects()?;
         all.extend(lost);
-        let temp = self.directory.join("lost.tmp");
+        let temp = self.store.directory.join("lost.tmp");
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&serde_json::to_vec(&all)?)?;
         file.sync_all()?;
-        fs_err::rename(&temp, self.directory.join("lost.json"))?;
-        fs_err::File::open(&self.directory)?.sync_all()
+        fs_err::rename(&temp, self.store.directory.join("lost.json"))?;
+        fs_err::File::open(&self.store.directory)?.sync_all()
     }
 
-    /// Objects that were damaged when a loan ended, and that some captures lack, unless they came back.
+    /// Objects that were damaged in borrowed packs and that some captures lack, unless they were stored again.
     pub(crate) fn list_lost_objects(&self) -> io::Result<BTreeSet<Oid>> {
-        match fs_err::read(self.directory.join("lost.json")) {
+        match fs_err::read(self.store.directory.join("lost.json")) {
             Ok(bytes) => Ok(serde_json::from_slice(&bytes)?),
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(BTreeSet::new()),
             Err(error) => Err(error),
@@ -105,17 +106,17 @@ impl SnapshotStore {
     /// Everything that is in packs of our own.
     fn own_objects(&self) -> io::Result<HashSet<Oid>> {
         let mut own = HashSet::new();
-        for pack in self.repository.list_packs()?.iter().filter(|pack| !pack.is_borrowed()) {
+        for pack in self.store.repository.list_packs()?.iter().filter(|pack| !pack.is_borrowed()) {
             own.extend(pack.entries()?.into_iter().map(|entry| entry.oid));
         }
         Ok(own)
     }
 
-    fn copy_needed_objects(&self, settled: &mut PackReleaseReport) -> Result<(), ObjectError> {
+    fn copy_needed_objects(&self, report: &mut PackReleaseReport) -> Result<(), ObjectError> {
         let own = self.own_objects()?;
-        let mut repairs = WorktreeRepairs { shadow: self, blobs: None, trees: None };
-        let needs = self.list_needed_objects(&own, &settled.lost, &mut repairs)?;
-        let mut writer = self.repository.new_pack_writer()?;
+        let mut repairs = WorktreeRepairs { store: self.store, blobs: None, trees: None };
+        let needs = self.list_needed_objects(&own, &report.lost, &mut repairs)?;
+        let mut writer = self.store.repository.new_pack_writer()?;
         let mut sample = None;
         for batch in self.split_batches(&needs) {
             let read: Vec<Option<PackedObject>> =
@@ -125,24 +126,24 @@ impl SnapshotStore {
                     Some(packed) => packed,
                     None => match repairs.rebuild_object(oid, *kind)? {
                         Some(data) => {
-                            settled.repaired += 1;
+                            report.repaired += 1;
                             PackedObject::with_oid(*oid, *kind, &data)?
                         }
                         None => {
-                            settled.lost.push(*oid);
+                            report.lost.push(*oid);
                             continue;
                         }
                     },
                 };
                 writer.add(&packed)?;
-                settled.copied += 1;
+                report.copied += 1;
                 sample = Some(*oid);
             }
         }
         match sample {
             // Captures need what is in it, so git leaves it alone from the beginning.
             Some(sample) => {
-                drop(self.repository.publish_pack(writer, &sample)?);
+                drop(self.store.repository.publish_pack(writer, &sample)?);
                 Ok(())
             }
             None => Ok(()),
@@ -151,7 +152,7 @@ impl SnapshotStore {
 
     /// Parts the needs so that each part fits into memory.
     fn split_batches<'n>(&self, needs: &'n [NeededObject]) -> Vec<&'n [NeededObject]> {
-        let sizes = self.repository.size_lookup();
+        let sizes = self.store.repository.size_lookup();
         let mut parts = Vec::new();
         let (mut start, mut bytes) = (0, 0);
         for (at, (oid, _)) in needs.iter().enumerate() {
@@ -166,15 +167,15 @@ impl SnapshotStore {
         parts
     }
 
-    /// Reads one object of a loan; nothing if it is damaged or missing.
+    /// Reads one borrowed object; `None` if it is damaged or missing.
     fn read_for_copy(
         &self,
         (oid, kind): &NeededObject,
     ) -> Result<Option<PackedObject>, ObjectError> {
-        match self.repository.read_verified(oid, *kind) {
+        match self.store.repository.read_verified(oid, *kind) {
             Ok(data) => Ok(Some(PackedObject::with_oid(*oid, *kind, &data)?)),
-            // Bytes that cannot be inflated are as bad as wrong ones; a disk that fails is told apart
-            // nowhere below, and the loan is given back only after every object was looked for.
+            // Bytes that cannot be inflated count as damaged; a disk error is not distinguished
+            // here, and the packs are released only after every object was looked for.
             Err(ObjectError::Corrupt(_) | ObjectError::Missing(_) | ObjectError::Io(_)) => Ok(None),
         }
     }
@@ -189,7 +190,9 @@ impl SnapshotStore {
         let mut seen: HashSet<Oid> = lost.iter().copied().collect();
         let mut needs = Vec::new();
         let mut todo: Vec<NeededObject> = Vec::new();
-        todo.extend(self.repository.list_refs()?.into_values().map(|tip| (tip, Kind::Commit)));
+        todo.extend(
+            self.store.repository.refs().list()?.into_values().map(|tip| (tip, Kind::Commit)),
+        );
         while let Some((oid, kind)) = todo.pop() {
             if !seen.insert(oid) {
                 continue;
@@ -198,7 +201,7 @@ impl SnapshotStore {
                 needs.push((oid, kind));
             }
             if kind == Kind::Commit {
-                let commit: Commit = self.repository.read_commit(&oid)?;
+                let commit: Commit = self.store.repository.read_commit(&oid)?;
                 todo.push((commit.tree, Kind::Tree));
                 todo.extend(commit.parents.into_iter().map(|parent| (parent, Kind::Commit)));
             }
@@ -214,13 +217,13 @@ impl SnapshotStore {
         Ok(needs)
     }
 
-    /// The lines of a tree, made anew if it is damaged; of a lost one there are none.
+    /// The lines of a tree, rebuilt if it is damaged; none if it is lost.
     fn read_or_repair_tree(
         &self,
         oid: &Oid,
         repairs: &mut WorktreeRepairs<'_>,
     ) -> Result<Vec<(Vec<u8>, TreeEntry)>, ObjectError> {
-        match self.repository.read_tree(oid) {
+        match self.store.repository.read_tree(oid) {
             Ok(lines) => Ok(lines),
             Err(_) => match repairs.rebuild_object(oid, Kind::Tree)? {
                 Some(data) => parse_tree(oid, &data),
@@ -230,9 +233,9 @@ impl SnapshotStore {
     }
 }
 
-/// Objects made anew from what is known of the worktree.
+/// Objects rebuilt from the worktree and its index.
 struct WorktreeRepairs<'s> {
-    shadow: &'s SnapshotStore,
+    store: &'s SnapshotStore,
     /// Where the file with some bytes was last seen.
     blobs: Option<HashMap<Oid, RelPath>>,
     trees: Option<HashMap<Oid, Vec<u8>>>,
@@ -248,12 +251,12 @@ impl WorktreeRepairs<'_> {
     }
 
     fn rebuild_blob(&mut self, oid: &Oid) -> Option<Vec<u8>> {
-        let shadow = self.shadow;
+        let store = self.store;
         let blobs = self.blobs.get_or_insert_with(|| {
-            let files = shadow.lock_worktree_index().list_leaves();
+            let files = store.lock_worktree_index().list_leaves();
             files.into_iter().map(|(path, leaf)| (leaf.blob, path)).collect()
         });
-        match read_current_content(&shadow.worktree, blobs.get(oid)?) {
+        match read_current_content(&store.worktree, blobs.get(oid)?) {
             CurrentContent::Present(_, leaf, data) if leaf.blob == *oid => Some(data),
             CurrentContent::Present(..) | CurrentContent::Absent | CurrentContent::Uncovered(_) => {
                 None
@@ -263,7 +266,7 @@ impl WorktreeRepairs<'_> {
 
     fn rebuild_tree(&mut self, oid: &Oid) -> io::Result<Option<Vec<u8>>> {
         if self.trees.is_none() {
-            let files: Vec<(RelPath, TreeLeaf)> = self.shadow.lock_worktree_index().list_leaves();
+            let files: Vec<(RelPath, TreeLeaf)> = self.store.lock_worktree_index().list_leaves();
             let mut made = Vec::new();
             build_trees(&files, &mut |_| false, &mut made)?;
             let trees = made.iter().map(|packed| Ok((packed.oid, packed.decompress()?)));

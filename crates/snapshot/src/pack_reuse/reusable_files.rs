@@ -1,4 +1,4 @@
-//! Which files of a capture the user's repositories prove, and the loan for their objects.
+//! Which files the user's repositories prove unchanged, and the borrowed packs with their objects.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -12,7 +12,7 @@ use crate::path::RelPath;
 use crate::snapshot_store::SnapshotStore;
 use crate::stat_cache::{CachedFile, leaf_mode_of};
 use crate::user_git::{GitIndex, UserGitSettings, UserRepository};
-use crate::worktree::FileStat;
+use crate::worktree::{FileStat, Worktree};
 use crate::worktree_index::WorktreeIndex;
 use crate::worktree_walk::{FolderListing, ScanDelta};
 
@@ -22,7 +22,7 @@ pub(crate) type StatFile = (RelPath, FileStat);
 /// Files whose bytes are known, and files that must be read.
 pub(crate) type ReuseSplit = (Vec<(RelPath, CachedFile)>, Vec<StatFile>);
 
-/// What of a worktree matters to a loan.
+/// What of a worktree matters for pack reuse.
 pub(crate) struct ReuseContext {
     /// Files called `.gitattributes`, captured or not.
     attributes: BTreeSet<RelPath>,
@@ -32,9 +32,11 @@ pub(crate) struct ReuseContext {
 
 impl ReuseContext {
     /// Looks through what is known and what was found now.
-    pub(crate) fn collect(picture: &WorktreeIndex, found: &ScanDelta) -> Self {
-        let mut repos: BTreeMap<Vec<u8>, Arc<UserRepository>> =
-            picture.repositories().map(|(folder, repo)| (folder.to_vec(), repo.clone())).collect();
+    pub(crate) fn collect(worktree_index: &WorktreeIndex, found: &ScanDelta) -> Self {
+        let mut repos: BTreeMap<Vec<u8>, Arc<UserRepository>> = worktree_index
+            .repositories()
+            .map(|(folder, repo)| (folder.to_vec(), repo.clone()))
+            .collect();
         let mut attributes = BTreeSet::new();
         // Where case does not matter, another spelling is the same file.
         let mut note = |folder: &[u8], name: &[u8]| {
@@ -42,7 +44,7 @@ impl ReuseContext {
                 attributes.extend(RelPath::in_folder(folder, name).ok());
             }
         };
-        picture.entry_names().for_each(|(folder, name)| note(folder, name));
+        worktree_index.entry_names().for_each(|(folder, name)| note(folder, name));
         for FolderListing { folder, rules: place, is_repo, entries: names, .. } in &found.listings {
             names.iter().for_each(|(name, _)| note(folder, name));
             if let (true, Some(repo)) = (is_repo, &place.repo) {
@@ -54,77 +56,70 @@ impl ReuseContext {
     }
 }
 
-impl SnapshotStore {
-    /// Parts `files`, sorted by path, into those the user's repositories prove and those to be read.
-    ///
-    /// The objects of the proven ones are in the store and durable. Whatever goes wrong on the way
-    /// proves nothing; only a store that cannot be written is an error.
-    pub(crate) fn split_reusable(
-        &self,
-        ground: &ReuseContext,
-        files: Vec<StatFile>,
-        clock: i64,
-    ) -> io::Result<ReuseSplit> {
-        let Some(user) = &self.selection.user_git else {
-            return Ok((Vec::new(), files));
+/// Parts `files`, sorted by path, into those the user's repositories prove and those to be read.
+///
+/// The objects of the proven ones are in the store and durable. Whatever goes wrong on the way
+/// proves nothing; only a store that cannot be written is an error.
+pub(crate) fn split_reusable(
+    store: &SnapshotStore,
+    context: &ReuseContext,
+    files: Vec<StatFile>,
+    clock: i64,
+) -> io::Result<ReuseSplit> {
+    let Some(user) = &store.selection.user_git else {
+        return Ok((Vec::new(), files));
+    };
+    let mut blobs: Vec<Option<Oid>> = vec![None; files.len()];
+    let mut claimed = vec![false; files.len()];
+    let mut is_lent = false;
+    // The deepest first: a file belongs to the innermost repository around it.
+    for repo in context.repos.values().rev() {
+        let (first, count) = range_below(&files, repo.prefix());
+        let fresh: Vec<usize> = (first..first + count)
+            .filter(|at| !std::mem::replace(&mut claimed[*at], true))
+            .collect();
+        let claims = match_index(&store.worktree, repo, context, user, &files, &fresh);
+        let Some((folder, claims)) = claims else {
+            continue;
         };
-        let mut blobs: Vec<Option<Oid>> = vec![None; files.len()];
-        let mut claimed = vec![false; files.len()];
-        let mut is_lent = false;
-        // The deepest first: a file belongs to the innermost repository around it.
-        for repo in ground.repos.values().rev() {
-            let (first, count) = range_below(&files, repo.prefix());
-            let fresh: Vec<usize> = (first..first + count)
-                .filter(|at| !std::mem::replace(&mut claimed[*at], true))
-                .collect();
-            let claims = self.match_index(repo, ground, user, &files, &fresh);
-            let Some((folder, claims)) = claims else {
-                continue;
-            };
-            for lent in link_packs(&folder, &self.repository.pack_folder(), claims)? {
-                blobs[lent.at] = Some(lent.blob);
-                is_lent = true;
-            }
+        for lent in link_packs(&folder, &store.repository.pack_folder(), claims)? {
+            blobs[lent.at] = Some(lent.blob);
+            is_lent = true;
         }
-        if is_lent {
-            self.repository.reopen()?;
-        }
-        let (mut proven, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
-        for ((path, stat), blob) in files.into_iter().zip(blobs) {
-            match blob {
-                Some(blob) => {
-                    let leaf = TreeLeaf { blob, mode: leaf_mode_of(&stat) };
-                    proven.push((path, CachedFile::new(stat, leaf, clock)));
-                }
-                None => rest.push((path, stat)),
-            }
-        }
-        Ok((proven, rest))
     }
+    if is_lent {
+        store.repository.reopen()?;
+    }
+    let (mut proven, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
+    for ((path, stat), blob) in files.into_iter().zip(blobs) {
+        match blob {
+            Some(blob) => {
+                let leaf = TreeLeaf { blob, mode: leaf_mode_of(&stat) };
+                proven.push((path, CachedFile::new(stat, leaf, clock)));
+            }
+            None => rest.push((path, stat)),
+        }
+    }
+    Ok((proven, rest))
+}
 
-    /// What the index of a repository says of its files, and where its packs are.
-    fn match_index(
-        &self,
-        repo: &UserRepository,
-        ground: &ReuseContext,
-        user: &UserGitSettings,
-        files: &[StatFile],
-        fresh: &[usize],
-    ) -> Option<(PathBuf, Vec<WantedBlob>)> {
-        let (index, lead) = (repo.index()?, repo.prefix());
-        let inside = ground.attributes.iter().filter(|it| it.as_bytes().starts_with(lead));
-        let conversions = reuse_conditions::read_conversions(
-            &self.worktree,
-            repo,
-            &index,
-            user,
-            &inside.collect(),
-        )
-        .ok()??;
-        let mut claims = match_entries(&index, files, fresh, lead.len());
-        claims.retain(|it| !conversions.may_convert(&files[it.at].0.as_bytes()[lead.len()..]));
-        Some((repo.common_dir().ok()?.join("objects/pack"), claims))
-    }
+/// What the index of a repository says of its files, and where its packs are.
+fn match_index(
+    worktree: &Worktree,
+    repo: &UserRepository,
+    context: &ReuseContext,
+    user: &UserGitSettings,
+    files: &[StatFile],
+    fresh: &[usize],
+) -> Option<(PathBuf, Vec<WantedBlob>)> {
+    let (index, lead) = (repo.index()?, repo.prefix());
+    let inside = context.attributes.iter().filter(|it| it.as_bytes().starts_with(lead));
+    let conversions =
+        reuse_conditions::read_conversions(worktree, repo, &index, user, &inside.collect())
+            .ok()??;
+    let mut claims = match_entries(&index, files, fresh, lead.len());
+    claims.retain(|it| !conversions.may_convert(&files[it.at].0.as_bytes()[lead.len()..]));
+    Some((repo.common_dir().ok()?.join("objects/pack"), claims))
 }
 
 /// Where the files below a directory are: the first, and how many.

@@ -8,7 +8,7 @@ const SECOND: i64 = 1_000_000_000;
 const GRAIN: i64 = SECOND / 10;
 const COARSE_GRAIN: i64 = 2 * SECOND + GRAIN;
 
-/// Tells whether git saw exactly this file, unchanged since, when it wrote the index at `written`.
+/// True if git saw exactly this file, unchanged since, when it wrote the index at `written`.
 ///
 /// Every number git keeps of a file must be equal, whatever `core.trustctime` or `core.checkStat` say.
 pub(super) fn proves_unchanged(entry: &GitIndexEntry, stat: &FileStat, written: i64) -> bool {

@@ -1,7 +1,7 @@
 //! The registry: which store belongs to which directory, also when the directory has moved (R12).
 //!
 //! Owns `store/` of the data directory. Every store says in its own `store.json` whose it is; the
-//! registry file is an index of these, made anew whenever it does not agree with them.
+//! registry file is an index of these, rebuilt whenever it does not agree with them.
 
 mod path_serde;
 mod root_identity;

@@ -43,12 +43,12 @@ impl RootIdentity {
         Self { born: birth_time(&path), path, dev, ino, git_dir, common_dir }
     }
 
-    /// Tells whether both describe the very same directory, wherever it is.
+    /// True if both describe the very same directory, wherever it is.
     pub(super) fn is_same_directory(&self, other: &Self) -> bool {
         (self.dev, self.ino, self.born) == (other.dev, other.ino, other.born)
     }
 
-    /// Tells whether both are the same linked checkout: git itself keeps its name when it moves.
+    /// True if both are the same linked checkout: git itself keeps its name when it moves.
     pub(super) fn is_same_checkout(&self, other: &Self) -> bool {
         // A git directory inside its own checkout moves with it and says nothing.
         let apart = |facts: &Self| {
@@ -60,7 +60,7 @@ impl RootIdentity {
             && self.common_dir == other.common_dir
     }
 
-    /// Tells whether the directory is still where it was.
+    /// True if the directory is still where it was.
     pub(super) fn is_in_place(&self) -> bool {
         let Ok(stat) = rustix::fs::stat(&self.path) else {
             return false;
@@ -77,7 +77,7 @@ fn birth_time(path: &Path) -> Option<i64> {
     is_known.then(|| seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
 }
 
-/// Finds where the checkout around a real path begins; nothing if it is in none.
+/// Finds where the checkout around a real path begins; `None` if it is in none.
 pub(super) fn enclosing_checkout(path: &Path) -> Option<&Path> {
     path.ancestors().find(|above| is_checkout_root(above))
 }

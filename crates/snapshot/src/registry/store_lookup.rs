@@ -35,7 +35,7 @@ pub(super) fn match_store(
     for is_same in [same, RootIdentity::is_same_checkout] {
         let mut moved =
             stores.iter().filter(|(_, facts)| is_same(facts, root)).filter(|it| gone(&it.1));
-        // Of several nobody can tell which it was; none is taken by accident.
+        // With several candidates it is unknown which one it was; none is chosen.
         if let (Some((id, facts)), None) = (moved.next(), moved.next()) {
             return StoreMatch::Moved(id.clone(), facts.path.clone());
         }

@@ -140,7 +140,7 @@ pub(super) struct RegistryIndex {
 }
 
 impl RegistryIndex {
-    /// Reads the index; nothing if there is none, or none that can be read.
+    /// Reads the index; `None` if it is missing or cannot be read.
     ///
     /// It holds nothing that the stores do not say themselves, so a damaged one is no loss.
     pub(super) fn read(stores: &Path) -> Result<Option<Self>, RegistryError> {
@@ -161,7 +161,7 @@ impl RegistryIndex {
     }
 }
 
-/// Reads a file of ours, whoever wrote it.
+/// Reads one of our files without trusting its content.
 fn read_json<T: DeserializeOwned>(path: &Path) -> Result<T, RegistryError> {
     #[derive(Deserialize)]
     struct RecordVersion {

@@ -51,13 +51,13 @@ pub struct ListedStore {
     pub id: StoreId,
     /// Where it is.
     pub folder: PathBuf,
-    /// Whose it is; nothing if it does not say so any more.
+    /// Whose it is; `None` if it does not say so any more.
     pub root: Option<RootIdentity>,
     /// True if its directory is still there.
     pub root_exists: bool,
     /// Bytes of all its files.
     pub bytes: u64,
-    /// When somebody last kept it.
+    /// When it was last owned by a process.
     pub used: Option<EpochMillis>,
     /// Since when its directory is known to be gone.
     pub gone_since: Option<EpochMillis>,
@@ -82,7 +82,7 @@ impl StoreRegistry {
         Self { data: data.to_owned(), stores: data.join("store") }
     }
 
-    /// Finds the store of a directory; nothing if it has none. A moved directory is not re-linked.
+    /// Finds the store of a directory; `None` if it has none. A moved directory is not re-linked.
     ///
     /// # Errors
     ///
@@ -135,7 +135,7 @@ impl StoreRegistry {
         let known = self.load_roots()?;
         let ResolvedRoot { worktree, scope } = resolve_root(directory, policy, &known)?;
         let facts = RootIdentity::read_from(&worktree);
-        // Most of the time nothing is new, and nobody has to wait for anybody.
+        // Most of the time nothing is new, and no lock is needed.
         if let StoreMatch::SamePath(id) = match_store(&facts, &known, |_| true)
             && known.get(&id) == Some(&facts)
             && StoreRecord::read(&self.stores, &id).is_ok_and(|record| record.root == facts)
@@ -157,13 +157,13 @@ impl StoreRegistry {
         StoreLocation { id, folder, root, scope, link }
     }
 
-    /// Decides and writes down whose store it is, while nobody else does.
+    /// Decides and records which store belongs to the directory, under the registry lock.
     fn link_store(
         &self,
         facts: &RootIdentity,
         now: EpochMillis,
     ) -> Result<(StoreId, StoreLinkage), RegistryError> {
-        // A directory somebody else made keeps the permissions its owner gave it.
+        // An existing directory keeps its permissions.
         if !self.data.try_exists()? {
             create_private_dir(&self.data)?;
         }
@@ -207,7 +207,7 @@ impl StoreRegistry {
         Ok(id)
     }
 
-    /// Removes stores that were never finished. The lock is held, so nobody is about to.
+    /// Removes stores whose creation was interrupted. The lock is held, so none is being created.
     fn remove_unfinished_stores(&self) -> io::Result<()> {
         for entry in fs_err::read_dir(&self.stores)? {
             let entry = entry?;
@@ -218,7 +218,7 @@ impl StoreRegistry {
         Ok(())
     }
 
-    /// The folders that are named like a store; a link is none.
+    /// The folders that are named like a store; links are skipped.
     fn list_store_ids(&self) -> io::Result<BTreeSet<StoreId>> {
         let entries = match fs_err::read_dir(&self.stores) {
             Ok(entries) => entries,
@@ -262,7 +262,7 @@ impl StoreRegistry {
         Ok(known)
     }
 
-    /// Lists the stores, by id; `used` is what the keeper wrote.
+    /// Lists the stores by id; `used` is what their owner recorded.
     ///
     /// # Errors
     ///
@@ -296,7 +296,7 @@ impl StoreRegistry {
     ///
     /// # Errors
     ///
-    /// The data directory cannot be read or written. A store that somebody keeps stays.
+    /// The data directory cannot be read or written. A store that a process owns stays.
     pub fn remove_orphaned_stores(
         &self,
         keep: i64,
@@ -356,7 +356,7 @@ fn resolve_root(
     let usable = |root: &&Path| **root == *real || !policy.refuses(root);
     let root = enclosing_checkout(&real).filter(usable);
     let root = root.or_else(|| closest_known_root(&real, known).filter(usable)).unwrap_or(&real);
-    // Whoever asked for it once by name need not do so again.
+    // A root that was once confirmed by name need not be confirmed again.
     let by_name = policy.by_name || known.values().any(|facts| facts.path == root);
     let worktree = Worktree::open(root, &RootPolicy { by_name, ..policy.clone() })?;
     let below = real.strip_prefix(root).unwrap_or(Path::new("")).as_os_str().as_bytes();

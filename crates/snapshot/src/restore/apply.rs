@@ -8,21 +8,23 @@ use gix::objs::Kind;
 use rayon::prelude::*;
 use turnstone_core::time::EpochMillis;
 
+use super::crash_recovery::remove_temp_name;
 use super::directory_sync::{sync_directories, sync_thread_pool};
 use super::operation_log::{OperationHeader, OperationRequest};
 use super::pending_plan::{PendingPlan, random_id};
-use super::plan::{FileState, RestoreError, RestorePlan, RestoreStep, leaf_of};
+use super::plan::{RestoreError, RestorePlan, RestoreStep};
 use super::report::{ConflictReason, RestoreConflict, RestoreReport};
 use super::step_transaction::{StepTransaction, UnclearedSteps};
-use crate::capture::{Capture, CaptureError, CaptureOutcome};
-use crate::coverage::UncoveredReason;
+use crate::capture::{Capture, CaptureError, CaptureOutcome, capture_guard};
+use crate::capture_chain::pin_restore_targets;
+use crate::diff::list_tree_leaves;
 use crate::file_hashing::{CurrentContent, read_current_content};
-use crate::object_store::{Oid, TreeLeaf};
+use crate::object_store::{ObjectRepository, Oid, TreeLeaf, hash_object};
 use crate::path::{RelPath, temp_name};
-use crate::path_image::PathImage;
+use crate::path_image::{PathImage, UncoveredReason, missing_image, present_image};
 use crate::pin_group::PinGroup;
 use crate::snapshot_store::SnapshotStore;
-use crate::worktree::NameInDir;
+use crate::worktree::{NameInDir, Worktree};
 
 /// The merges of a plan, by name.
 pub(super) type MergedBlobs<'p> = BTreeMap<Oid, &'p [u8]>;
@@ -35,16 +37,21 @@ type IndexedSteps<'p> = Vec<(usize, &'p RestoreStep)>;
 struct TransactionOutcome {
     /// Steps whose temporary names must be swept.
     uncleared: UnclearedSteps,
-    /// True if it is neither done nor taken back.
+    /// True if it is neither done nor rolled back.
     is_stuck: bool,
 }
 
-impl SnapshotStore {
-    /// Brings the paths of `plan` to what it says, and nothing else.
+/// Carries plans out: guard first, then the writes, then the report.
+pub struct RestoreRunner<'s> {
+    pub(crate) store: &'s SnapshotStore,
+}
+
+impl RestoreRunner<'_> {
+    /// Restores the paths of `plan` to what it says, and nothing else.
     ///
     /// The present bytes of these paths are captured first and pinned in `group`. A path that no
     /// longer holds what the plan saw is left alone and reported as a conflict. After a crash,
-    /// [`SnapshotStore::resume_restores`] finishes the work.
+    /// [`RestoreRunner::resume`] finishes the work.
     ///
     /// # Errors
     ///
@@ -58,27 +65,27 @@ impl SnapshotStore {
         self.store_and_run_plan(random_id()?, plan, None, group, now)
     }
 
-    /// Brings the paths of an order's plan to what it says, once, and writes that into the log.
+    /// Restores the paths of an operation's plan to what it says, once, and writes that into the log.
     ///
-    /// An order that was carried out before is not carried out again: its report is returned.
+    /// An operation that was carried out before is not carried out again: its report is returned.
     ///
     /// # Errors
     ///
-    /// As [`SnapshotStore::apply_plan`].
+    /// As [`RestoreRunner::apply_plan`].
     pub fn apply_once(
         &self,
-        order: &OperationRequest,
+        request: &OperationRequest,
         now: EpochMillis,
     ) -> Result<RestoreReport, RestoreError> {
-        let running = self.restore_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(done) = self.find_operation(&order.id)? {
+        let running = self.store.restore_lock.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(done) = self.store.operations().find(&request.id)? {
             return Ok(done.report);
         }
-        let group = order.id.group();
-        let number = self.list_operations()?.first().map_or(1, |last| last.number + 1);
-        let entry = OperationHeader { number, time: now, action: order.action.clone() };
-        let id = order.id.as_str().to_owned();
-        let report = self.store_and_run_plan(id, &order.plan, Some(entry), &group, now)?;
+        let group = request.id.group();
+        let number = self.store.operations().list()?.first().map_or(1, |last| last.number + 1);
+        let entry = OperationHeader { number, time: now, action: request.action.clone() };
+        let id = request.id.as_str().to_owned();
+        let report = self.store_and_run_plan(id, &request.plan, Some(entry), &group, now)?;
         drop(running);
         Ok(report)
     }
@@ -92,17 +99,17 @@ impl SnapshotStore {
         now: EpochMillis,
     ) -> Result<RestoreReport, RestoreError> {
         if plan.steps.is_empty() {
-            return Ok(self.report_without_writes(plan));
+            return Ok(report_without_writes(plan));
         }
-        self.worktree.check_root().map_err(|error| RestoreError::Guard(error.into()))?;
+        self.store.worktree.check_root().map_err(|error| RestoreError::Guard(error.into()))?;
         let paths: BTreeSet<RelPath> = plan.steps.iter().map(|step| step.path.clone()).collect();
         let guard = self.capture_guard_that_fits(group, &paths, now)?.capture;
         let targets =
-            plan.steps.iter().filter_map(|step| Some((step.path.clone(), leaf_of(step.target)?)));
-        self.pin_restore_targets(&targets.collect::<Vec<_>>(), &plan.merges, group, now)?;
+            plan.steps.iter().filter_map(|step| Some((step.path.clone(), step.target.leaf()?)));
+        pin_restore_targets(self.store, &targets.collect::<Vec<_>>(), &plan.merges, group, now)?;
         let plan = plan.clone();
         let stored = PendingPlan { id, guard: guard.id, plan, left: None, entry };
-        stored.save(&self.directory)?;
+        stored.save(&self.store.directory)?;
         fail_point!("snapshot::plan_stored", |_| Err(std::io::Error::other("failpoint").into()));
         self.run_plan(&stored, &guard)
     }
@@ -112,11 +119,12 @@ impl SnapshotStore {
     /// # Errors
     ///
     /// See [`RestoreError`].
-    pub fn resume_restores(&self) -> Result<Vec<RestoreReport>, RestoreError> {
+    pub fn resume(&self) -> Result<Vec<RestoreReport>, RestoreError> {
         let mut reports = Vec::new();
-        for mut stored in PendingPlan::list(&self.directory)? {
+        for mut stored in PendingPlan::list(&self.store.directory)? {
             match stored.left.take() {
-                None => reports.push(self.run_plan(&stored, &self.get_capture(&stored.guard)?)?),
+                None => reports
+                    .push(self.run_plan(&stored, &self.store.captures().get(&stored.guard)?)?),
                 Some(left) => {
                     self.finish_plan(&stored, self.clear_remaining_temps(&stored, left))?
                 }
@@ -131,7 +139,7 @@ impl SnapshotStore {
         for (root, steps) in group_steps(&stored.plan.steps) {
             for (index, _) in steps {
                 if rest.contains(&index)
-                    && self.remove_temp_name(&root, &temp_name(&stored.id, index))
+                    && remove_temp_name(&self.store.worktree, &root, &temp_name(&stored.id, index))
                 {
                     rest.remove(&index);
                 }
@@ -143,10 +151,10 @@ impl SnapshotStore {
     /// Ends an operation: its plan is forgotten, or only what is left to be cleared is kept.
     fn finish_plan(&self, stored: &PendingPlan, left: UnclearedSteps) -> std::io::Result<()> {
         if left.is_empty() {
-            return stored.remove(&self.directory);
+            return stored.remove(&self.store.directory);
         }
         let (id, guard, plan) = (stored.id.clone(), stored.guard, stored.plan.clone());
-        PendingPlan { id, guard, plan, left: Some(left), entry: None }.save(&self.directory)
+        PendingPlan { id, guard, plan, left: Some(left), entry: None }.save(&self.store.directory)
     }
 
     /// Captures what will be overwritten; on a disk that is nearly full, as much of it as fits (R14).
@@ -156,15 +164,15 @@ impl SnapshotStore {
         paths: &BTreeSet<RelPath>,
         now: EpochMillis,
     ) -> Result<CaptureOutcome, RestoreError> {
-        let whole = self.capture_guard(group, paths, now);
+        let whole = capture_guard(self.store, group, paths, now);
         let (CaptureError::BelowFloor { .. } | CaptureError::NoSpace(_)) = (match whole {
             Err(ref error) => error,
             Ok(captured) => return Ok(captured),
         }) else {
             return Ok(whole?);
         };
-        let room = self.bytes_above_floor()?;
-        let stat = |path: &RelPath| self.worktree.stat(path).ok().flatten();
+        let room = self.store.budget().bytes_above_floor()?;
+        let stat = |path: &RelPath| self.store.worktree.stat(path).ok().flatten();
         let mut sizes: Vec<(u64, &RelPath)> =
             paths.iter().map(|path| (stat(path).map_or(0, |stat| stat.size), path)).collect();
         sizes.sort_unstable();
@@ -174,16 +182,7 @@ impl SnapshotStore {
             sum <= room
         });
         let fits: BTreeSet<RelPath> = fits.map(|(_, path)| (*path).clone()).collect();
-        Ok(if fits.is_empty() { whole? } else { self.capture_guard(group, &fits, now)? })
-    }
-
-    fn report_without_writes(&self, plan: &RestorePlan) -> RestoreReport {
-        RestoreReport {
-            conflicts: plan.conflicts.clone(),
-            unchanged: plan.unchanged.len(),
-            not_covered: plan.not_covered.clone(),
-            ..RestoreReport::default()
-        }
+        Ok(if fits.is_empty() { whole? } else { capture_guard(self.store, group, &fits, now)? })
     }
 
     pub(super) fn run_plan(
@@ -191,10 +190,10 @@ impl SnapshotStore {
         stored: &PendingPlan,
         guard: &Capture,
     ) -> Result<RestoreReport, RestoreError> {
-        let mut report = self.report_without_writes(&stored.plan);
+        let mut report = report_without_writes(&stored.plan);
         report.guard = Some(guard.id);
         let mut ready = Vec::new();
-        let guarded = self.list_tree_leaves(&guard.tree)?;
+        let guarded = list_tree_leaves(&self.store.repository, &guard.tree)?;
         for (root, steps) in group_steps(&stored.plan.steps) {
             match find_unguarded(guard, &guarded, &steps) {
                 None => ready.push((root, steps)),
@@ -219,12 +218,13 @@ impl SnapshotStore {
             let refused = std::io::Error::other("the disk refused to take back what was begun");
             return Err(RestoreError::Unfinished(refused));
         }
-        self.remove_empty_parents(&report.removed);
-        sync_directories(&self.worktree, &stored.plan.steps).map_err(RestoreError::Unfinished)?;
+        remove_empty_parents(&self.store.worktree, &report.removed);
+        sync_directories(&self.store.worktree, &stored.plan.steps)
+            .map_err(RestoreError::Unfinished)?;
         fail_point!("snapshot::restored", |_| Err(RestoreError::Unfinished(
             std::io::Error::other("failpoint")
         )));
-        self.log_operation(stored, &report).map_err(RestoreError::Unfinished)?;
+        self.store.operations().append(stored, &report).map_err(RestoreError::Unfinished)?;
         fail_point!("snapshot::logged", |_| Err(RestoreError::Unfinished(std::io::Error::other(
             "failpoint"
         ))));
@@ -232,7 +232,7 @@ impl SnapshotStore {
         Ok(report)
     }
 
-    /// Runs groups beside each other: they do not touch, and each waits for the disk.
+    /// Runs groups in parallel: they share no path, and each waits for the disk.
     fn run_transactions(
         &self,
         stored: &PendingPlan,
@@ -259,7 +259,7 @@ impl SnapshotStore {
         (root, steps): (&RelPath, &IndexedSteps<'_>),
         report: &mut RestoreReport,
     ) -> TransactionOutcome {
-        let operation = StepTransaction::open(self, id, root, merges);
+        let operation = StepTransaction::open(self.store, id, root, merges);
         let mut operation = match operation {
             Ok(operation) => operation,
             Err(why) => {
@@ -278,9 +278,9 @@ impl SnapshotStore {
         for (_, step) in steps {
             let path = step.path.clone();
             // What counts is what is on disk, not what was written.
-            if !self.path_holds(&path, &step.target) {
+            if !path_holds(&self.store.worktree, &path, &step.target) {
                 report.conflicts.push(RestoreConflict { path, why: ConflictReason::Changed });
-            } else if step.target == FileState::Absent {
+            } else if step.target == PathImage::Absent {
                 report.removed.push(path);
             } else if step.merged {
                 report.merged.push(path);
@@ -290,49 +290,58 @@ impl SnapshotStore {
         }
         TransactionOutcome { uncleared: operation.uncleared, is_stuck: operation.is_stuck }
     }
+}
 
-    /// Compares a path on disk, byte by byte, with what it should hold.
-    pub(super) fn path_holds(&self, path: &RelPath, state: &FileState) -> bool {
-        match (read_current_content(&self.worktree, path), state) {
-            (CurrentContent::Present(_, leaf, _), FileState::Present { leaf: wanted, .. }) => {
-                leaf == *wanted
+fn report_without_writes(plan: &RestorePlan) -> RestoreReport {
+    RestoreReport {
+        conflicts: plan.conflicts.clone(),
+        unchanged: plan.unchanged.len(),
+        not_covered: plan.not_covered.clone(),
+        ..RestoreReport::default()
+    }
+}
+
+/// Compares a path on disk, byte by byte, with what it should hold.
+fn path_holds(worktree: &Worktree, path: &RelPath, state: &PathImage) -> bool {
+    match (read_current_content(worktree, path), state) {
+        (CurrentContent::Present(_, leaf, _), PathImage::Present { leaf: wanted, .. }) => {
+            leaf == *wanted
+        }
+        (CurrentContent::Absent, PathImage::Absent) => true,
+        (CurrentContent::Uncovered(UncoveredReason::BehindLink), PathImage::Absent) => true,
+        (
+            CurrentContent::Present(..) | CurrentContent::Absent | CurrentContent::Uncovered(_),
+            _,
+        ) => false,
+    }
+}
+
+/// Removes the directories that became empty because a file of theirs was removed.
+fn remove_empty_parents(worktree: &Worktree, removed: &[RelPath]) {
+    for path in removed {
+        for folder in path.ancestors() {
+            let gone = worktree
+                .open_parent(&folder)
+                .and_then(|dir| NameInDir { dir: &dir, name: folder.name() }.remove_empty_dir());
+            if !matches!(gone, Ok(true)) {
+                break;
             }
-            (CurrentContent::Absent, FileState::Absent) => true,
-            (CurrentContent::Uncovered(UncoveredReason::BehindLink), FileState::Absent) => true,
-            (
-                CurrentContent::Present(..) | CurrentContent::Absent | CurrentContent::Uncovered(_),
-                _,
-            ) => false,
         }
     }
+}
 
-    /// Removes the directories that became empty because a file of theirs was removed.
-    fn remove_empty_parents(&self, removed: &[RelPath]) {
-        for path in removed {
-            for folder in path.ancestors() {
-                let gone = self.worktree.open_parent(&folder).and_then(|dir| {
-                    NameInDir { dir: &dir, name: folder.name() }.remove_empty_dir()
-                });
-                if !matches!(gone, Ok(true)) {
-                    break;
-                }
-            }
-        }
-    }
-
-    /// Reads the bytes a step wants: from the store, or a merge of the plan.
-    pub(super) fn read_target_bytes(
-        &self,
-        step: &RestoreStep,
-        merges: &MergedBlobs<'_>,
-    ) -> Result<Vec<u8>, RestoreError> {
-        let Some(leaf) = leaf_of(step.target) else {
-            return Ok(Vec::new());
-        };
-        match merges.get(&leaf.blob).filter(|_| step.merged) {
-            Some(bytes) => Ok(bytes.to_vec()),
-            None => Ok(self.repository.read_verified(&leaf.blob, Kind::Blob)?),
-        }
+/// Reads the bytes a step wants: from the store, or a merge of the plan.
+pub(super) fn read_target_bytes(
+    repository: &ObjectRepository,
+    step: &RestoreStep,
+    merges: &MergedBlobs<'_>,
+) -> Result<Vec<u8>, RestoreError> {
+    let Some(leaf) = step.target.leaf() else {
+        return Ok(Vec::new());
+    };
+    match merges.get(&leaf.blob).filter(|_| step.merged) {
+        Some(bytes) => Ok(bytes.to_vec()),
+        None => Ok(repository.read_verified(&leaf.blob, Kind::Blob)?),
     }
 }
 
@@ -344,24 +353,24 @@ fn find_unguarded(
 ) -> Option<Result<UncoveredReason, ConflictReason>> {
     steps.iter().find_map(|(_, step)| {
         let image = match guarded.get(&step.path) {
-            Some(leaf) => PathImage::present(guard, &step.path, *leaf),
-            None => PathImage::missing(guard, &step.path),
+            Some(leaf) => present_image(guard, &step.path, *leaf),
+            None => missing_image(guard, &step.path),
         };
         match image {
             PathImage::Uncovered { reason: UncoveredReason::BehindLink }
-                if leaf_of(step.expected).is_none() =>
+                if step.expected.leaf().is_none() =>
             {
                 None
             }
             PathImage::Uncovered { .. } => Some(Ok(UncoveredReason::NoGuard)),
-            image if image.leaf() != leaf_of(step.expected) => Some(Err(ConflictReason::Changed)),
+            image if image.leaf() != step.expected.leaf() => Some(Err(ConflictReason::Changed)),
             PathImage::Present { .. } | PathImage::Absent => None,
         }
     })
 }
 
 fn index_merges(merges: &[Vec<u8>]) -> std::io::Result<MergedBlobs<'_>> {
-    merges.iter().map(|bytes| Ok((Oid::hash_of(Kind::Blob, bytes)?, &bytes[..]))).collect()
+    merges.iter().map(|bytes| Ok((hash_object(Kind::Blob, bytes)?, &bytes[..]))).collect()
 }
 
 fn add_conflicts(report: &mut RestoreReport, steps: &IndexedSteps<'_>, why: ConflictReason) {

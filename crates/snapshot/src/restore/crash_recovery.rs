@@ -2,17 +2,17 @@
 
 use std::io;
 
+use super::apply::read_target_bytes;
 use super::name_exchange::{
     exchange_names, is_directory, is_name_conflict, move_back, read_leaf, spare_name,
 };
-use super::plan::{RestoreStep, leaf_of};
+use super::plan::RestoreStep;
 use super::report::ConflictReason;
 use super::step_transaction::StepTransaction;
 use crate::file_hashing::{CurrentContent, read_current_content, read_once_in};
-use crate::object_store::LeafMode;
+use crate::object_store::FileMode;
 use crate::path::RelPath;
-use crate::snapshot_store::SnapshotStore;
-use crate::worktree::NameInDir;
+use crate::worktree::{NameInDir, Worktree};
 
 /// Power may go after any of the parts a disk writes at once.
 const SECTOR_BYTES: usize = 512;
@@ -20,7 +20,7 @@ const SECTOR_BYTES: usize = 512;
 impl StepTransaction<'_> {
     /// Clears the temporary names that a killed apply may have left.
     ///
-    /// They hold our unfinished file, the guarded one that made way, or somebody's save.
+    /// They hold our unfinished file, the displaced file that is in the guard, or another program's save.
     pub(super) fn recover_step(
         &mut self,
         index: usize,
@@ -31,19 +31,19 @@ impl StepTransaction<'_> {
         let Ok(Some(_)) = self.anchor().stat(&name) else {
             return Ok(());
         };
-        let (old, new) = (leaf_of(step.expected), leaf_of(step.target));
+        let (old, new) = (step.expected.leaf(), step.target.leaf());
         let found = read_leaf(self.anchor(), &name);
         let is_missing = |error: &io::Error| error.kind() == io::ErrorKind::NotFound;
-        let mut opened = self.shadow.worktree.open_parent(&step.path);
+        let mut opened = self.worktree.open_parent(&step.path);
         if opened.as_ref().is_err_and(is_missing)
             && let Some(folder) = step.path.parent()
         {
             self.make_dirs(&folder)?;
-            opened = self.shadow.worktree.open_parent(&step.path);
+            opened = self.worktree.open_parent(&step.path);
         }
         let temp = NameInDir { dir: self.anchor(), name: &name };
         let Ok(dir) = opened else {
-            // The file that took the place of its directory stands: this one had made way for it.
+            // A file replaced its directory: this one had been moved aside for it.
             let made_way = new.is_none() && found == old;
             let gone = made_way.then(|| temp.unlink().ok()).flatten();
             return gone.ok_or(ConflictReason::InTheWay);
@@ -68,9 +68,9 @@ impl StepTransaction<'_> {
         if found == old { Ok(()) } else { Err(ConflictReason::Changed) }
     }
 
-    /// Tells whether a temporary name holds our new file, or as much of it as was written.
+    /// True if a temporary name holds our new file, or as much of it as was written.
     pub(super) fn is_own_temp_file(&self, temp: NameInDir<'_>, step: &RestoreStep) -> bool {
-        let Some(target) = leaf_of(step.target) else {
+        let Some(target) = step.target.leaf() else {
             return false;
         };
         if read_leaf(temp.dir, temp.name) == Some(target) {
@@ -80,8 +80,8 @@ impl StepTransaction<'_> {
         let Ok(Some(Some(_))) = read_once_in(temp.dir, temp.name, &mut data) else {
             return false;
         };
-        let wanted = self.shadow.read_target_bytes(step, self.merges);
-        target.mode != LeafMode::Link && wanted.is_ok_and(|wanted| is_torn_mix(&data, &[], &wanted))
+        let wanted = read_target_bytes(self.repository, step, self.merges);
+        target.mode != FileMode::Link && wanted.is_ok_and(|wanted| is_torn_mix(&data, &[], &wanted))
     }
 
     /// Finishes or takes back a change of places that was cut off where names cannot change places.
@@ -112,30 +112,30 @@ impl StepTransaction<'_> {
         } else if leaf(temp) == leaf(place) {
             temp.unlink().and_then(|()| spare.rename_no_replace(temp))
         } else {
-            // Somebody saved while there was no file: theirs is newer and stays.
+            // Another program saved while there was no file: that save is newer and stays.
             move_back(spare, place)
         };
         done.map_err(|_| ConflictReason::Refused)
     }
 
-    /// Tells whether a file written in place holds parts of both its bytes and of no other's.
+    /// True if a file written in place holds parts of both its bytes and of no other's.
     ///
     /// Only a write of ours that was cut off leaves such a file; its bytes are in the guard.
     pub(super) fn is_torn_write(&self, step: &RestoreStep) -> bool {
-        let (Some(old), Some(_)) = (leaf_of(step.expected), leaf_of(step.target)) else {
+        let (Some(old), Some(_)) = (step.expected.leaf(), step.target.leaf()) else {
             return false;
         };
         let CurrentContent::Present(_, present, data) =
-            read_current_content(&self.shadow.worktree, &step.path)
+            read_current_content(self.worktree, &step.path)
         else {
             return false;
         };
-        let kinds = [Some(old), leaf_of(step.target), Some(present)];
-        if kinds.into_iter().flatten().any(|leaf| leaf.mode == LeafMode::Link) {
+        let kinds = [Some(old), step.target.leaf(), Some(present)];
+        if kinds.into_iter().flatten().any(|leaf| leaf.mode == FileMode::Link) {
             return false;
         }
-        let kept = self.shadow.repository.read_verified(&old.blob, gix::objs::Kind::Blob);
-        let (Ok(kept), Ok(wanted)) = (kept, self.shadow.read_target_bytes(step, self.merges))
+        let kept = self.repository.read_verified(&old.blob, gix::objs::Kind::Blob);
+        let (Ok(kept), Ok(wanted)) = (kept, read_target_bytes(self.repository, step, self.merges))
         else {
             return false;
         };
@@ -143,7 +143,7 @@ impl StepTransaction<'_> {
     }
 }
 
-/// Tells whether `found` is what a cut-off write of `new` over `old` can leave.
+/// True if `found` is what a cut-off write of `new` over `old` can leave.
 fn is_torn_mix(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     // Before the length is set, the end of the longer old file follows the new one.
     let mut over = new.to_vec();
@@ -164,13 +164,11 @@ fn is_torn_mix(found: &[u8], old: &[u8], new: &[u8]) -> bool {
     })
 }
 
-impl SnapshotStore {
-    /// Removes a temporary name that a finished operation had to leave; false if it is still there.
-    pub(super) fn remove_temp_name(&self, root: &RelPath, name: &[u8]) -> bool {
-        let anchor = self.worktree.open_dir(root.parent().as_ref());
-        let gone = anchor.and_then(|anchor| NameInDir { dir: &anchor, name }.unlink());
-        gone.map_or_else(|error| is_name_conflict(&error), |()| true)
-    }
+/// Removes a temporary name that a finished operation had to leave; false if it is still there.
+pub(super) fn remove_temp_name(worktree: &Worktree, root: &RelPath, name: &[u8]) -> bool {
+    let anchor = worktree.open_dir(root.parent().as_ref());
+    let gone = anchor.and_then(|anchor| NameInDir { dir: &anchor, name }.unlink());
+    gone.map_or_else(|error| is_name_conflict(&error), |()| true)
 }
 
 #[cfg(test)]

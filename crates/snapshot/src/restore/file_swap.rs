@@ -1,21 +1,23 @@
 //! One path: swap, then judge (R15).
 //!
-//! Nothing is overwritten. The new file is made beside its place, changes places with the present
-//! one, and only then is the displaced one judged: if it is not what the plan saw, they change back.
+//! Nothing is overwritten. The new file is written next to its place and exchanged with the present
+//! one; only then is the displaced one compared with the plan, and exchanged back if it differs.
 
 use std::io::{self, Seek, SeekFrom, Write};
 
 use fail::fail_point;
 
+use super::apply::read_target_bytes;
 use super::name_exchange::{exchange_names, is_name_conflict, move_back, read_leaf, undo_exchange};
-use super::plan::{FileState, RestoreStep, leaf_of};
+use super::plan::RestoreStep;
 use super::report::ConflictReason;
 use super::step_transaction::StepTransaction;
-use crate::object_store::{LeafMode, TreeLeaf};
+use crate::object_store::{FileMode, TreeLeaf};
+use crate::path_image::PathImage;
 use crate::worktree::{NameInDir, before_write, copy_metadata, set_perm};
 
 impl StepTransaction<'_> {
-    /// Moves a file aside, if it is what the plan saw.
+    /// Moves a file aside if it holds what the plan expects.
     pub(super) fn move_aside(
         &mut self,
         index: usize,
@@ -28,15 +30,15 @@ impl StepTransaction<'_> {
         fail_point!("snapshot::before_swap");
         place.rename_no_replace(temp).map_err(|_| ConflictReason::Changed)?;
         fail_point!("snapshot::swapped");
-        if read_leaf(temp.dir, temp.name) == leaf_of(step.expected) {
+        if read_leaf(temp.dir, temp.name) == step.expected.leaf() {
             return Ok(());
         }
-        // Somebody saved in between: back it goes, unless there is a newer save already.
+        // Another program saved in between: the file goes back, unless there is a newer save already.
         self.is_stuck |= move_back(temp, place).is_err_and(|error| !is_name_conflict(&error));
         Err(ConflictReason::Changed)
     }
 
-    /// Puts a file where none is.
+    /// Creates a file where there is none.
     pub(super) fn create_file(
         &mut self,
         index: usize,
@@ -55,7 +57,7 @@ impl StepTransaction<'_> {
         })
     }
 
-    /// Puts a file in the place of another; false if it was done in place and nothing was displaced.
+    /// Replaces a file; false if it was written in place and nothing was displaced.
     pub(super) fn replace_file(
         &mut self,
         index: usize,
@@ -64,8 +66,8 @@ impl StepTransaction<'_> {
         let dir = self.parent(&step.path)?;
         let place = NameInDir { dir: &dir, name: step.path.name() };
         let name = self.temp_name_of(index);
-        let (old, new) = (leaf_of(step.expected), leaf_of(step.target));
-        let is_file = |leaf: Option<TreeLeaf>| leaf.is_some_and(|leaf| leaf.mode != LeafMode::Link);
+        let (old, new) = (step.expected.leaf(), step.target.leaf());
+        let is_file = |leaf: Option<TreeLeaf>| leaf.is_some_and(|leaf| leaf.mode != FileMode::Link);
         let mut present = None;
         if is_file(old) && is_file(new) {
             let (file, stat) = dir.open_file(place.name).map_err(|_| ConflictReason::Changed)?;
@@ -96,24 +98,22 @@ impl StepTransaction<'_> {
         if read_leaf(temp.dir, temp.name) == old {
             return Ok(true);
         }
-        // Somebody saved in between: back it goes, unless our file was saved over by now.
+        // Another program saved in between: the file goes back, unless ours was overwritten by now.
         self.is_stuck |=
             undo_exchange(temp, place, new).is_err_and(|error| !is_name_conflict(&error));
         Err(ConflictReason::Changed)
     }
 
-    /// Writes the new file beside its place, durably; `present` lends owner and attributes.
+    /// Writes the new file next to its place, durably; owner and attributes are copied from `present`.
     fn write_temp_file(
         &self,
         temp: NameInDir<'_>,
         step: &RestoreStep,
         present: Option<&std::fs::File>,
     ) -> Result<(), ConflictReason> {
-        let bytes = self
-            .shadow
-            .read_target_bytes(step, self.merges)
+        let bytes = read_target_bytes(self.repository, step, self.merges)
             .map_err(|_| ConflictReason::Refused)?;
-        if leaf_of(step.target).is_some_and(|leaf| leaf.mode == LeafMode::Link) {
+        if step.target.leaf().is_some_and(|leaf| leaf.mode == FileMode::Link) {
             return temp.create_link(&bytes).map_err(|_| ConflictReason::Refused);
         }
         let made = temp.create_file().and_then(|mut file| {
@@ -140,12 +140,10 @@ impl StepTransaction<'_> {
         place: NameInDir<'_>,
         step: &RestoreStep,
     ) -> Result<(), ConflictReason> {
-        let bytes = self
-            .shadow
-            .read_target_bytes(step, self.merges)
+        let bytes = read_target_bytes(self.repository, step, self.merges)
             .map_err(|_| ConflictReason::Refused)?;
         let present = read_leaf(place.dir, place.name);
-        if present != leaf_of(step.expected) && !self.is_torn_write(step) {
+        if present != step.expected.leaf() && !self.is_torn_write(step) {
             return Err(ConflictReason::Changed);
         }
         let (mut file, _) = place.open_to_write().map_err(|_| ConflictReason::Refused)?;
@@ -161,8 +159,8 @@ impl StepTransaction<'_> {
         };
         if write(&mut file, &bytes, permission_bits_of(step.target)).is_err() {
             // Half of it may be written: the file gets its bytes back, which are in the guard.
-            let kept = leaf_of(step.expected).ok_or(ConflictReason::Refused)?;
-            let kept = self.shadow.repository.read_verified(&kept.blob, gix::objs::Kind::Blob);
+            let kept = step.expected.leaf().ok_or(ConflictReason::Refused)?;
+            let kept = self.repository.read_verified(&kept.blob, gix::objs::Kind::Blob);
             write(
                 &mut file,
                 &kept.map_err(|_| ConflictReason::Refused)?,
@@ -176,9 +174,9 @@ impl StepTransaction<'_> {
     }
 }
 
-fn permission_bits_of(state: FileState) -> u32 {
+fn permission_bits_of(state: PathImage) -> u32 {
     match state {
-        FileState::Present { perm, .. } if perm != 0 => perm,
-        FileState::Present { .. } | FileState::Absent => 0o600,
+        PathImage::Present { perm, .. } if perm != 0 => perm,
+        PathImage::Present { .. } | PathImage::Absent | PathImage::Uncovered { .. } => 0o600,
     }
 }

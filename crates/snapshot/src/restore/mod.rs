@@ -14,14 +14,18 @@ mod pending_plan;
 mod plan;
 mod report;
 mod step_transaction;
+mod stored_form;
 mod text_merge;
 mod tool_write;
 
+pub use apply::RestoreRunner;
 pub(crate) use operation_log::GROUP_PREFIX;
 pub use operation_log::{
-    LoggedOperation, OperationAction, OperationId, OperationIdError, OperationRequest,
+    LoggedOperation, OperationAction, OperationLog, OperationRequest, RestoreOperationId,
+    RestoreOperationIdError,
 };
 pub(crate) use pending_plan::random_id;
-pub use plan::{FileState, RestoreError, RestorePlan, RestoreStep, TargetLink, TargetState};
+pub use plan::{RestoreError, RestorePlan, RestorePlanner, RestoreStep, TargetState};
 pub use report::{ConflictReason, RestoreConflict, RestoreReport};
+pub(crate) use tool_write::read_path_state;
 pub use tool_write::{ConditionalWrite, PathState};

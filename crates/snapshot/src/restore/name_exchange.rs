@@ -1,13 +1,13 @@
 //! Names that change places, and what happens to those that must go back.
 //!
-//! A file that is not ours is never unlinked here unless a newer one stands where it would go.
+//! A file that is not ours is never unlinked here unless a newer one has taken its place.
 
 use std::io;
 
 use fail::fail_point;
 
 use crate::file_hashing::read_once_in;
-use crate::object_store::{Oid, TreeLeaf};
+use crate::object_store::{TreeLeaf, hash_object};
 use crate::stat_cache::leaf_mode_of;
 use crate::worktree::{FileKind, NameInDir, WorktreeDir};
 
@@ -21,12 +21,12 @@ pub(super) fn spare_name(temp: &[u8]) -> Vec<u8> {
 
 /// Lets two names change places, or does what comes nearest where that is not possible.
 ///
-/// If it fails, `place` holds what it held or what somebody saved since.
+/// If it fails, `place` holds what it held or what another program saved since.
 pub(super) fn exchange_names(temp: NameInDir<'_>, place: NameInDir<'_>) -> io::Result<()> {
     if temp.exchange(place)? {
         return Ok(());
     }
-    // Whatever stands there moves aside as it is, so no save can be overwritten; for a moment there
+    // The present file moves aside, so no save can be overwritten; for a moment there
     // is no file. Linking it and renaming over it would lose a save made in between.
     let spare = spare_name(temp.name);
     let spare = NameInDir { dir: temp.dir, name: &spare };
@@ -42,7 +42,7 @@ pub(super) fn exchange_names(temp: NameInDir<'_>, place: NameInDir<'_>) -> io::R
 
 /// Moves a file to the place it came from; if there is a newer one, that stays and this one goes.
 ///
-/// A directory that stands there makes way if it is empty.
+/// An empty directory in its place is removed.
 pub(super) fn move_back(from: NameInDir<'_>, place: NameInDir<'_>) -> io::Result<()> {
     match from.rename_no_replace(place) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
@@ -57,7 +57,7 @@ pub(super) fn move_back(from: NameInDir<'_>, place: NameInDir<'_>) -> io::Result
     from.rename_no_replace(place)
 }
 
-/// Tells whether a directory stands at a name.
+/// True if the name is a directory.
 pub(super) fn is_directory(name: NameInDir<'_>) -> bool {
     matches!(name.dir.stat(name.name), Ok(Some(stat)) if stat.kind == FileKind::Directory)
 }
@@ -77,12 +77,12 @@ pub(super) fn undo_exchange(
     ours: Option<TreeLeaf>,
 ) -> io::Result<()> {
     match exchange_names(temp, place) {
-        // Somebody removed ours since: then there is nothing to change places with.
+        // Another program removed our file since: there is nothing to exchange.
         Err(error) if error.kind() == io::ErrorKind::NotFound => return move_back(temp, place),
         done => done?,
     }
     match read_leaf(temp.dir, temp.name) {
-        // It cannot be told whose it is, so it is not ours to remove.
+        // Its origin is unknown, so it must not be removed.
         None => Err(io::Error::other("the displaced file cannot be read")),
         found if found == ours => temp.unlink(),
         Some(_) => {
@@ -92,11 +92,11 @@ pub(super) fn undo_exchange(
     }
 }
 
-/// What a name holds right now; nothing if it is no file or cannot be read.
+/// What a name holds right now; `None` if it is no file or cannot be read.
 pub(super) fn read_leaf(dir: &WorktreeDir, name: &[u8]) -> Option<TreeLeaf> {
     let mut data = Vec::new();
     let stat = read_once_in(dir, name, &mut data).ok()???;
     debug_assert_ne!(stat.kind, FileKind::Directory);
-    let blob = Oid::hash_of(gix::objs::Kind::Blob, &data).ok()?;
+    let blob = hash_object(gix::objs::Kind::Blob, &data).ok()?;
     Some(TreeLeaf { blob, mode: leaf_mode_of(&stat) })
 }

@@ -22,12 +22,12 @@ pub(super) struct PendingPlan {
     /// else of the plan is done again then.
     #[serde(default)]
     pub(super) left: Option<UnclearedSteps>,
-    /// What is written into the log of operations when it is done; nothing if nobody asked for that.
+    /// What is added to the log of operations when it is done; `None` if it is not logged.
     #[serde(default)]
     pub(super) entry: Option<OperationHeader>,
 }
 
-/// Makes a name that nobody else has: 24 hexadecimal digits.
+/// Generates a unique name: 24 hexadecimal digits.
 pub(crate) fn random_id() -> io::Result<String> {
     let mut bytes = [0_u8; 12];
     getrandom::fill(&mut bytes).map_err(io::Error::other)?;

@@ -5,17 +5,19 @@ use std::io;
 
 use gix::objs::Kind;
 use serde::{Deserialize, Serialize};
+use turnstone_core::change::ThreeWayStep;
 
+use super::operation_log::LoggedOperation;
 use super::report::{ConflictReason, RestoreConflict};
+use super::stored_form;
 use super::text_merge::{TextMerge, merge_text};
 use crate::capture::{Capture, CaptureError};
-use crate::coverage::UncoveredReason;
-use crate::diff::ImageChange;
+use crate::diff::{capture_changes, permission_changes};
 use crate::file_hashing::{CurrentContent, read_current_content};
-use crate::object_store::{LeafMode, ObjectError, Oid, TreeLeaf};
+use crate::object_store::{FileMode, ObjectError, ObjectRepository, TreeLeaf, hash_object};
 use crate::path::RelPath;
-use crate::path_image::PathImage;
-use crate::snapshot_store::SnapshotStore;
+use crate::path_image::{PathImage, UncoveredReason};
+use crate::worktree::Worktree;
 
 /// Why nothing was restored. No file has changed, except under [`Self::Unfinished`].
 #[derive(Debug, thiserror::Error)]
@@ -29,77 +31,40 @@ pub enum RestoreError {
     /// The plan could not be stored, or not be read.
     #[error("cannot store the plan")]
     Io(#[from] io::Error),
-    /// The disk refused half way: files were written that could neither be taken back nor made
-    /// durable. The plan is kept, and [`SnapshotStore::resume_restores`] finishes it.
+    /// The disk failed half way: files were written that could neither be rolled back nor made
+    /// durable. The plan is kept, and [`RestoreRunner::resume`] finishes it.
     #[error("the restore was interrupted; resume it to finish")]
     Unfinished(#[source] io::Error),
 }
 
-/// What is wanted of one path.
+/// What one path should hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetState {
-    /// Where.
+    /// The path.
     pub path: RelPath,
     /// The steps to what it should hold, each from where the one before led.
-    pub links: Vec<TargetLink>,
-}
-
-/// One step of a wish.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct TargetLink {
-    /// What the path held when whatever is to be taken back had been done: changes since then are
-    /// kept (three-way). Nothing: whatever is there makes way.
-    pub base: Option<PathImage>,
-    /// What it should hold.
-    pub target: PathImage,
-    /// Steps that are gone in memory first: the base is where they lead from what it names.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub base_by: Vec<TargetLink>,
-    /// The same for the target.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub target_by: Vec<TargetLink>,
-}
-
-impl TargetLink {
-    /// A step between two images.
-    #[must_use]
-    pub const fn new(base: Option<PathImage>, target: PathImage) -> Self {
-        Self { base, target, base_by: Vec::new(), target_by: Vec::new() }
-    }
+    pub links: Vec<ThreeWayStep>,
 }
 
 impl TargetState {
-    /// A wish of one step.
+    /// A target of one step.
     #[must_use]
     pub fn new(path: RelPath, base: Option<PathImage>, target: PathImage) -> Self {
-        Self { path, links: vec![TargetLink::new(base, target)] }
+        Self { path, links: vec![ThreeWayStep::new(base, target)] }
     }
-}
-
-/// What a path holds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum FileState {
-    /// No file.
-    Absent,
-    /// A file or a link.
-    Present {
-        /// Its bytes and mode.
-        leaf: TreeLeaf,
-        /// Its permission bits; zero for a link.
-        perm: u32,
-    },
 }
 
 /// One path that will be written or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreStep {
-    /// Where.
+    /// The path.
     pub path: RelPath,
     /// What it holds now; if it holds anything else when its turn comes, it is left alone.
-    pub expected: FileState,
+    #[serde(with = "stored_form::step_image")]
+    pub expected: PathImage,
     /// What it will hold.
-    pub target: FileState,
+    #[serde(with = "stored_form::step_image")]
+    pub target: PathImage,
     /// True if the target is a merge with changes made since.
     pub merged: bool,
 }
@@ -116,6 +81,7 @@ pub struct RestorePlan {
     /// Paths nothing can be said of.
     pub not_covered: Vec<(RelPath, UncoveredReason)>,
     /// The bytes of merges, which no capture holds yet.
+    #[serde(with = "stored_form::merged_bytes")]
     pub merges: Vec<Vec<u8>>,
 }
 
@@ -123,36 +89,38 @@ impl RestorePlan {
     /// What takes this plan back: each path as it was, changes made since kept.
     #[must_use]
     pub fn inverse(&self) -> Vec<TargetState> {
-        let image = |state: &FileState| match state {
-            FileState::Absent => PathImage::Absent,
-            FileState::Present { leaf, perm } => PathImage::Present { leaf: *leaf, perm: *perm },
+        let wanted = |step: &RestoreStep| {
+            TargetState::new(step.path.clone(), Some(step.target), step.expected)
         };
-        let wish = |step: &RestoreStep| {
-            TargetState::new(step.path.clone(), Some(image(&step.target)), image(&step.expected))
-        };
-        self.steps.iter().map(wish).collect()
+        self.steps.iter().map(wanted).collect()
     }
 }
 
-impl SnapshotStore {
-    /// Plans to bring paths to what is wished, keeping what was changed since.
+/// Makes plans from what is stored and what is on disk. It writes nothing.
+pub struct RestorePlanner<'s> {
+    pub(crate) repository: &'s ObjectRepository,
+    pub(crate) worktree: &'s Worktree,
+}
+
+impl RestorePlanner<'_> {
+    /// Plans to bring paths to their targets, keeping what was changed since.
     ///
     /// # Errors
     ///
     /// [`RestoreError::Object`] if anything that is needed cannot be read whole.
-    pub fn plan_targets(&self, wishes: &[TargetState]) -> Result<RestorePlan, RestoreError> {
-        let wished: BTreeSet<&RelPath> = wishes.iter().map(|wish| &wish.path).collect();
+    pub fn plan_targets(&self, targets: &[TargetState]) -> Result<RestorePlan, RestoreError> {
+        let target_paths: BTreeSet<&RelPath> = targets.iter().map(|wanted| &wanted.path).collect();
         let by_path: BTreeMap<&RelPath, &TargetState> =
-            wishes.iter().map(|wish| (&wish.path, wish)).collect();
+            targets.iter().map(|wanted| (&wanted.path, wanted)).collect();
         let mut plan = RestorePlan::default();
-        for wish in by_path.values() {
-            for leaf in wish.links.iter().filter_map(|link| link.target.leaf()) {
+        for wanted in by_path.values() {
+            for leaf in wanted.links.iter().filter_map(|link| link.target.leaf()) {
                 self.repository.read_verified(&leaf.blob, Kind::Blob)?;
             }
-            let disk = match read_current_content(&self.worktree, &wish.path) {
+            let disk = match read_current_content(self.worktree, &wanted.path) {
                 // The link above it is to go by the same plan; then nothing is in the way.
                 CurrentContent::Uncovered(UncoveredReason::BehindLink)
-                    if wish.path.ancestors().any(|above| wished.contains(&above)) =>
+                    if wanted.path.ancestors().any(|above| target_paths.contains(&above)) =>
                 {
                     CurrentContent::Absent
                 }
@@ -160,24 +128,24 @@ impl SnapshotStore {
                 | CurrentContent::Absent
                 | CurrentContent::Uncovered(_)) => disk,
             };
-            self.plan_path(&mut plan, wish, disk)?;
+            self.plan_path(&mut plan, wanted, disk)?;
         }
         Ok(plan)
     }
 
-    /// Walks the steps of a wish in memory; the path is written once, or not at all (R4).
+    /// Follows the steps of a target in memory; the path is written once, or not at all (R4).
     fn plan_path(
         &self,
         plan: &mut RestorePlan,
-        wish: &TargetState,
+        wanted: &TargetState,
         disk: CurrentContent,
     ) -> Result<(), RestoreError> {
-        let path = wish.path.clone();
+        let path = wanted.path.clone();
         let (expected, data) = match disk {
-            CurrentContent::Absent => (FileState::Absent, Vec::new()),
+            CurrentContent::Absent => (PathImage::Absent, Vec::new()),
             CurrentContent::Present(stat, leaf, data) => {
-                let perm = if leaf.mode == LeafMode::Link { 0 } else { stat.perm };
-                (FileState::Present { leaf, perm }, data)
+                let perm = if leaf.mode == FileMode::Link { 0 } else { stat.perm };
+                (PathImage::Present { leaf, perm }, data)
             }
             CurrentContent::Uncovered(reason) => {
                 plan.not_covered.push((path, reason));
@@ -185,7 +153,7 @@ impl SnapshotStore {
             }
         };
         let mut at = DerivedState { state: expected, data: Some(data), merged: false };
-        match self.follow_links(&mut at, &wish.links)? {
+        match self.follow_links(&mut at, &wanted.links)? {
             Ok(()) => {}
             Err(LinkFailure::Conflict(why)) => {
                 plan.conflicts.push(RestoreConflict { path, why });
@@ -203,8 +171,8 @@ impl SnapshotStore {
         let DerivedState { state: target, data, merged } = at;
         if merged {
             plan.merges.extend(data);
-        } else if wish.links.iter().any(|link| !link.target_by.is_empty()) {
-            // It is none of the targets that were looked at.
+        } else if wanted.links.iter().any(|link| !link.target_by.is_empty()) {
+            // The result differs from the targets that were verified above.
             self.read_state_bytes(target)?;
         }
         plan.steps.push(RestoreStep { path, expected, target, merged });
@@ -215,7 +183,7 @@ impl SnapshotStore {
     fn follow_links(
         &self,
         at: &mut DerivedState,
-        links: &[TargetLink],
+        links: &[ThreeWayStep],
     ) -> Result<Result<(), LinkFailure>, RestoreError> {
         for link in links {
             let base = match &link.base {
@@ -237,12 +205,12 @@ impl SnapshotStore {
     fn derive_state(
         &self,
         image: &PathImage,
-        by: &[TargetLink],
+        by: &[ThreeWayStep],
     ) -> Result<Result<DerivedState, LinkFailure>, RestoreError> {
-        let mut at = match known_state(image) {
-            Ok(state) => DerivedState { state, data: None, merged: false },
-            Err(reason) => return Ok(Err(LinkFailure::NotCovered(reason))),
-        };
+        if let Some(reason) = image.uncovered_reason() {
+            return Ok(Err(LinkFailure::NotCovered(reason)));
+        }
+        let mut at = DerivedState { state: *image, data: None, merged: false };
         Ok(self.follow_links(&mut at, by)?.map(|()| at))
     }
 
@@ -258,9 +226,9 @@ impl SnapshotStore {
         if at.state == target.state || from == Some(target.state) {
             return Ok(Ok(()));
         }
-        if from.is_none_or(|base| leaf_of(base) == leaf_of(at.state)) {
+        if from.is_none_or(|base| base.leaf() == at.state.leaf()) {
             *at = target;
-        } else if leaf_of(at.state) != leaf_of(target.state) {
+        } else if at.state.leaf() != target.state.leaf() {
             match self.merge_states(base, at, &target)? {
                 Ok((state, bytes)) => *at = DerivedState { state, data: Some(bytes), merged: true },
                 Err(why) => return Ok(Err(why)),
@@ -269,8 +237,8 @@ impl SnapshotStore {
         Ok(Ok(()))
     }
 
-    fn read_state_bytes(&self, state: FileState) -> Result<Vec<u8>, RestoreError> {
-        match leaf_of(state) {
+    fn read_state_bytes(&self, state: PathImage) -> Result<Vec<u8>, RestoreError> {
+        match state.leaf() {
             Some(leaf) => Ok(self.repository.read_verified(&leaf.blob, Kind::Blob)?),
             None => Ok(Vec::new()),
         }
@@ -282,13 +250,13 @@ impl SnapshotStore {
         base: Option<&DerivedState>,
         disk: &DerivedState,
         target: &DerivedState,
-    ) -> Result<Result<(FileState, Vec<u8>), ConflictReason>, RestoreError> {
+    ) -> Result<Result<(PathImage, Vec<u8>), ConflictReason>, RestoreError> {
         let Some(base) = base else { return Ok(Err(ConflictReason::NotMergeable)) };
-        let sides = [base.state, disk.state, target.state].map(leaf_of);
+        let sides = [base.state, disk.state, target.state].map(|state| state.leaf());
         let [Some(was), Some(ours), Some(theirs)] = sides else {
             return Ok(Err(ConflictReason::NotMergeable));
         };
-        if [was, ours, theirs].iter().any(|leaf| leaf.mode == LeafMode::Link) {
+        if [was, ours, theirs].iter().any(|leaf| leaf.mode == FileMode::Link) {
             return Ok(Err(ConflictReason::NotMergeable));
         }
         let read = |side: &DerivedState| match &side.data {
@@ -300,14 +268,23 @@ impl SnapshotStore {
             TextMerge::Overlap => return Ok(Err(ConflictReason::Overlap)),
             TextMerge::NotText => return Ok(Err(ConflictReason::NotMergeable)),
         };
-        // The mode is a change like any other: whoever changed it last against the base has it.
+        // The mode is merged too: the side that changed it against the base wins.
         let kept = if ours.mode == was.mode { target.state } else { disk.state };
         let (mode, perm) = match kept {
-            FileState::Present { leaf, perm } => (leaf.mode, perm),
-            FileState::Absent => (ours.mode, 0o600),
+            PathImage::Present { leaf, perm } => (leaf.mode, perm),
+            PathImage::Absent | PathImage::Uncovered { .. } => (ours.mode, 0o600),
         };
-        let blob = Oid::hash_of(Kind::Blob, &bytes)?;
-        Ok(Ok((FileState::Present { leaf: TreeLeaf { blob, mode }, perm }, bytes)))
+        let blob = hash_object(Kind::Blob, &bytes)?;
+        Ok(Ok((PathImage::Present { leaf: TreeLeaf { blob, mode }, perm }, bytes)))
+    }
+
+    /// Plans to undo an operation, keeping what was changed since.
+    ///
+    /// # Errors
+    ///
+    /// As [`RestorePlanner::plan_targets`].
+    pub fn plan_undo(&self, operation: &LoggedOperation) -> Result<RestorePlan, RestoreError> {
+        self.plan_targets(&operation.inverse())
     }
 
     /// Plans to make the worktree, or some paths of it, equal to `target`; `now` is a fresh capture.
@@ -316,7 +293,7 @@ impl SnapshotStore {
     ///
     /// # Errors
     ///
-    /// As [`SnapshotStore::plan_targets`].
+    /// As [`RestorePlanner::plan_targets`].
     pub fn plan_restore(
         &self,
         target: &Capture,
@@ -329,9 +306,9 @@ impl SnapshotStore {
                 paths.contains(path) || path.ancestors().any(|above| paths.contains(&above))
             })
         };
-        let mut changes = self.capture_changes(now, target)?;
-        changes.extend(self.permission_changes(now, target)?);
-        let wishes: Vec<TargetState> = changes
+        let mut changes = capture_changes(self.repository, now, target)?;
+        changes.extend(permission_changes(self.repository, now, target)?);
+        let targets: Vec<TargetState> = changes
             .into_iter()
             .filter(|change| chosen(&change.path))
             .filter(|change| !(keep_added && change.after == PathImage::Absent))
@@ -340,54 +317,13 @@ impl SnapshotStore {
                 TargetState::new(change.path, base.then_some(change.before), change.after)
             })
             .collect();
-        self.plan_targets(&wishes)
+        self.plan_targets(&targets)
     }
 }
 
-impl SnapshotStore {
-    /// Lists files whose bytes are the same and whose permission bits are not (R18).
-    pub(crate) fn permission_changes(
-        &self,
-        one: &Capture,
-        other: &Capture,
-    ) -> Result<Vec<ImageChange>, ObjectError> {
-        let (before, after) = (&one.coverage.permissions, &other.coverage.permissions);
-        if before == after {
-            return Ok(Vec::new());
-        }
-        let images = |(path, leaf): (RelPath, TreeLeaf), also: Option<TreeLeaf>| {
-            let before = PathImage::present(one, &path, leaf);
-            let after = PathImage::present(other, &path, leaf);
-            (also == Some(leaf) && before != after).then_some(ImageChange { path, before, after })
-        };
-        if (before.file, before.exec) != (after.file, after.exec) {
-            // What is usual is another now, so any file may differ.
-            let mut also = self.list_tree_leaves(&other.tree)?;
-            let leaves = self.list_tree_leaves(&one.tree)?.into_iter();
-            let change = |found: (RelPath, TreeLeaf)| {
-                let also = also.remove(&found.0);
-                images(found, also)
-            };
-            return Ok(leaves.filter_map(change).collect());
-        }
-        let listed: BTreeSet<&(RelPath, u32)> = before.other.iter().collect();
-        let relisted: BTreeSet<&(RelPath, u32)> = after.other.iter().collect();
-        let paths: BTreeSet<&RelPath> =
-            listed.symmetric_difference(&relisted).map(|(path, _)| path).collect();
-        let mut found = Vec::new();
-        for path in paths {
-            if let Some(leaf) = self.path_image(one, path)?.leaf() {
-                let also = self.path_image(other, path)?.leaf();
-                found.extend(images((path.clone(), leaf), also));
-            }
-        }
-        Ok(found)
-    }
-}
-
-/// Where the walk along the steps of a wish has come.
+/// The state of a path after some steps of its target.
 struct DerivedState {
-    state: FileState,
+    state: PathImage,
     /// The bytes, unless the store has them.
     data: Option<Vec<u8>>,
     merged: bool,
@@ -397,20 +333,4 @@ struct DerivedState {
 enum LinkFailure {
     Conflict(ConflictReason),
     NotCovered(UncoveredReason),
-}
-
-/// An image on which something may be built; otherwise the reason.
-fn known_state(image: &PathImage) -> Result<FileState, UncoveredReason> {
-    match image {
-        PathImage::Present { leaf, perm } => Ok(FileState::Present { leaf: *leaf, perm: *perm }),
-        PathImage::Absent => Ok(FileState::Absent),
-        PathImage::Uncovered { reason } => Err(*reason),
-    }
-}
-
-pub(super) fn leaf_of(state: FileState) -> Option<TreeLeaf> {
-    match state {
-        FileState::Present { leaf, .. } => Some(leaf),
-        FileState::Absent => None,
-    }
 }

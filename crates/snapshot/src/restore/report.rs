@@ -2,9 +2,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::coverage::UncoveredReason;
 use crate::object_store::Oid;
 use crate::path::RelPath;
+use crate::path_image::UncoveredReason;
 
 /// Why a path was left as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -16,18 +16,18 @@ pub enum ConflictReason {
     NotMergeable,
     /// It was changed since the plan was made.
     Changed,
-    /// Something that is not in the plan stands in its way.
+    /// Something that is not in the plan is in its place.
     InTheWay,
-    /// The disk refused.
+    /// The disk reported an error.
     Refused,
 }
 
 /// A path that was left as it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreConflict {
-    /// Where.
+    /// The path.
     pub path: RelPath,
-    /// Why.
+    /// Why it was left as it is.
     pub why: ConflictReason,
 }
 
@@ -48,6 +48,6 @@ pub struct RestoreReport {
     pub not_covered: Vec<(RelPath, UncoveredReason)>,
     /// Paths written in place, because their owner, attributes or second names had to stay (R18).
     pub in_place: Vec<RelPath>,
-    /// The capture of everything that was overwritten or removed; nothing if nothing was.
+    /// The capture of everything that was overwritten or removed; `None` if nothing was.
     pub guard: Option<Oid>,
 }

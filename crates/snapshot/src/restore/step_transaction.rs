@@ -7,13 +7,14 @@ use super::apply::MergedBlobs;
 use super::name_exchange::{
     is_directory, is_name_conflict, move_back, read_leaf, spare_name, undo_exchange,
 };
-use super::plan::{FileState, RestoreStep, leaf_of};
+use super::plan::RestoreStep;
 use super::report::ConflictReason;
 use crate::file_hashing::{CurrentContent, read_current_content};
-use crate::object_store::TreeLeaf;
+use crate::object_store::{ObjectRepository, TreeLeaf};
 use crate::path::{RelPath, temp_name};
+use crate::path_image::PathImage;
 use crate::snapshot_store::SnapshotStore;
-use crate::worktree::{FileKind, NameInDir, WorktreeDir};
+use crate::worktree::{FileKind, NameInDir, Worktree, WorktreeDir};
 
 /// What was done and how to take it back.
 enum RollbackEntry {
@@ -32,14 +33,15 @@ pub(super) type UnclearedSteps = BTreeSet<usize>;
 
 /// A group being worked on. Temporary names lie in the directory that holds the whole group.
 pub(super) struct StepTransaction<'s> {
-    pub(super) shadow: &'s SnapshotStore,
+    pub(super) worktree: &'s Worktree,
+    pub(super) repository: &'s ObjectRepository,
     id: &'s str,
     pub(super) merges: &'s MergedBlobs<'s>,
     anchor: WorktreeDir,
     done: Vec<RollbackEntry>,
     pub(super) in_place: Vec<RelPath>,
     pub(super) uncleared: UnclearedSteps,
-    /// True if the disk refused to take back what was done: then it must be finished later.
+    /// True if the disk refused the roll-back: then it must be finished later.
     pub(super) is_stuck: bool,
 }
 
@@ -48,19 +50,29 @@ type StepSlice<'p> = [(usize, &'p RestoreStep)];
 impl<'s> StepTransaction<'s> {
     /// Opens the directory that holds the group, made if it is missing.
     pub(super) fn open(
-        shadow: &'s SnapshotStore,
+        store: &'s SnapshotStore,
         id: &'s str,
         root: &RelPath,
         merges: &'s MergedBlobs<'s>,
     ) -> Result<Self, ConflictReason> {
-        let above = shadow.worktree.open_dir(None).map_err(|_| ConflictReason::Refused)?;
+        let SnapshotStore { worktree, repository, .. } = store;
+        let above = worktree.open_dir(None).map_err(|_| ConflictReason::Refused)?;
         let (done, in_place, left) = (Vec::new(), Vec::new(), UnclearedSteps::new());
         let is_stuck = false;
-        let mut operation =
-            Self { shadow, id, merges, anchor: above, done, in_place, uncleared: left, is_stuck };
+        let mut operation = Self {
+            worktree,
+            repository,
+            id,
+            merges,
+            anchor: above,
+            done,
+            in_place,
+            uncleared: left,
+            is_stuck,
+        };
         if let Some(folder) = root.parent() {
             operation.make_dirs(&folder)?;
-            let dir = shadow.worktree.open_dir(Some(&folder));
+            let dir = worktree.open_dir(Some(&folder));
             operation.anchor = dir.map_err(|_| ConflictReason::InTheWay)?;
         }
         Ok(operation)
@@ -94,7 +106,7 @@ impl<'s> StepTransaction<'s> {
     fn record_uncleared(&mut self, index: usize, step: &RestoreStep) {
         let name = self.temp_name_of(index);
         self.is_stuck |= !matches!(self.anchor.stat(&spare_name(&name)), Ok(None));
-        let is_kept = |leaf: TreeLeaf| self.shadow.repository.existence_check()(&leaf.blob);
+        let is_kept = |leaf: TreeLeaf| self.repository.existence_check()(&leaf.blob);
         let temp = NameInDir { dir: &self.anchor, name: &name };
         if read_leaf(temp.dir, temp.name).is_some_and(is_kept) || self.is_own_temp_file(temp, step)
         {
@@ -110,12 +122,12 @@ impl<'s> StepTransaction<'s> {
         let all: BTreeSet<&RelPath> = steps.iter().map(|(_, step)| &step.path).collect();
         let removed: BTreeSet<&RelPath> = steps
             .iter()
-            .filter(|(_, step)| step.target == FileState::Absent)
+            .filter(|(_, step)| step.target == PathImage::Absent)
             .map(|(_, step)| &step.path)
             .collect();
         let mut todo = Vec::new();
         for (index, step) in steps {
-            let disk = match read_current_content(&self.shadow.worktree, &step.path) {
+            let disk = match read_current_content(self.worktree, &step.path) {
                 CurrentContent::Present(stat, leaf, _) => Some((leaf, stat.perm)),
                 CurrentContent::Absent => None,
                 // The link above it belongs to the group: it is to go, or came in its place.
@@ -128,20 +140,20 @@ impl<'s> StepTransaction<'s> {
             };
             let is_done = match (disk, step.target) {
                 // Bits alone count only where nothing else is to change: ours came with its file.
-                (Some((leaf, perm)), FileState::Present { leaf: wanted, perm: bits }) => {
-                    let is_bits = leaf_of(step.expected) == Some(wanted);
+                (Some((leaf, perm)), PathImage::Present { leaf: wanted, perm: bits }) => {
+                    let is_bits = step.expected.leaf() == Some(wanted);
                     leaf == wanted && (bits == 0 || perm == bits || !is_bits)
                 }
-                (None, FileState::Absent) => true,
+                (None, PathImage::Absent) => true,
                 _ => false,
             };
             if is_done {
                 continue;
             }
-            if disk.map(|(leaf, _)| leaf) != leaf_of(step.expected) && !self.is_torn_write(step) {
+            if disk.map(|(leaf, _)| leaf) != step.expected.leaf() && !self.is_torn_write(step) {
                 return Err(ConflictReason::Changed);
             }
-            if step.target != FileState::Absent {
+            if step.target != PathImage::Absent {
                 self.check_obstructing_folder(&step.path, &removed)?;
             }
             todo.push((*index, *step));
@@ -155,7 +167,7 @@ impl<'s> StepTransaction<'s> {
         path: &RelPath,
         removed: &BTreeSet<&RelPath>,
     ) -> Result<(), ConflictReason> {
-        let worktree = &self.shadow.worktree;
+        let worktree = self.worktree;
         let is_dir = |path: &RelPath| matches!(worktree.stat(path), Ok(Some(stat)) if stat.kind == FileKind::Directory);
         if !is_dir(path) {
             return Ok(());
@@ -182,7 +194,7 @@ impl<'s> StepTransaction<'s> {
         todo: &StepSlice<'_>,
         all: &StepSlice<'_>,
     ) -> Result<(), ConflictReason> {
-        let is_removal = |step: &RestoreStep| step.target == FileState::Absent;
+        let is_removal = |step: &RestoreStep| step.target == PathImage::Absent;
         let mut removals: Vec<_> = todo.iter().filter(|(_, step)| is_removal(step)).collect();
         removals.sort_by_key(|(_, step)| std::cmp::Reverse(step.path.parts().count()));
         for (index, step) in removals {
@@ -191,7 +203,7 @@ impl<'s> StepTransaction<'s> {
         }
         for (index, step) in todo.iter().filter(|(_, step)| !is_removal(step)) {
             self.remove_obstructing_folders(&step.path, all)?;
-            if step.expected == FileState::Absent {
+            if step.expected == PathImage::Absent {
                 if let Some(folder) = step.path.parent() {
                     self.make_dirs(&folder)?;
                 }
@@ -199,13 +211,13 @@ impl<'s> StepTransaction<'s> {
                 self.done.push(RollbackEntry::Placed(
                     *index,
                     step.path.clone(),
-                    leaf_of(step.target),
+                    step.target.leaf(),
                 ));
             } else if self.replace_file(*index, step)? {
                 self.done.push(RollbackEntry::Swapped(
                     *index,
                     step.path.clone(),
-                    leaf_of(step.target),
+                    step.target.leaf(),
                 ));
             }
         }
@@ -218,12 +230,12 @@ impl<'s> StepTransaction<'s> {
         path: &RelPath,
         all: &StepSlice<'_>,
     ) -> Result<(), ConflictReason> {
-        let removed = all.iter().filter(|(_, step)| step.target == FileState::Absent);
+        let removed = all.iter().filter(|(_, step)| step.target == PathImage::Absent);
         let moved = removed.map(|(_, step)| &step.path).filter(|gone| path.is_ancestor_of(gone));
         let mut folders: BTreeSet<RelPath> = moved.flat_map(RelPath::ancestors).collect();
         folders.retain(|folder| folder == path || path.is_ancestor_of(folder));
         for folder in folders.iter().rev() {
-            let place = match self.shadow.worktree.open_parent(folder) {
+            let place = match self.worktree.open_parent(folder) {
                 Err(error) if is_name_conflict(&error) => continue,
                 opened => opened.map_err(|_| ConflictReason::Refused)?,
             };
@@ -250,7 +262,7 @@ impl<'s> StepTransaction<'s> {
     }
 
     pub(super) fn parent(&self, path: &RelPath) -> Result<WorktreeDir, ConflictReason> {
-        self.shadow.worktree.open_parent(path).map_err(|_| ConflictReason::InTheWay)
+        self.worktree.open_parent(path).map_err(|_| ConflictReason::InTheWay)
     }
 
     /// The temporary name of a step.
@@ -279,7 +291,7 @@ impl<'s> StepTransaction<'s> {
     /// Takes back what was done, newest first.
     fn roll_back(&mut self) {
         for done in std::mem::take(&mut self.done).into_iter().rev() {
-            // Where somebody else's files stand by now there is nothing to take back.
+            // Where another program's files are by now, there is nothing to roll back.
             let taken = self.roll_back_entry(&done);
             self.is_stuck |= taken.is_err_and(|error| !is_name_conflict(&error));
         }
@@ -299,7 +311,7 @@ impl<'s> StepTransaction<'s> {
                 | ConflictReason::NotMergeable => io::Error::other("refused"),
             })?;
         }
-        let parent = self.shadow.worktree.open_parent(path)?;
+        let parent = self.worktree.open_parent(path)?;
         let place = NameInDir { dir: &parent, name: path.name() };
         match done {
             RollbackEntry::MovedAside(index, _) => {

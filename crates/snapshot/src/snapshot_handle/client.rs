@@ -1,4 +1,4 @@
-//! Asking a keeper: one connection for one request.
+//! Requests to the store owner: one connection for each.
 
 use std::io;
 use std::path::Path;
@@ -15,7 +15,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 /// Why there is no answer.
 #[derive(Debug)]
 pub(super) enum RequestError {
-    /// Nobody listens, the keeper ended meanwhile, or it has too much to do: ask again.
+    /// No process listens, the owner ended meanwhile, or it is busy: retry.
     Unavailable(io::Error),
     /// It is there and says nothing.
     TimedOut(io::Error),
@@ -32,7 +32,7 @@ pub(super) fn send_request(
     let stream = socket::connect(path).map_err(RequestError::Unavailable)?;
     stream.set_write_timeout(Some(SEND_TIMEOUT)).map_err(RequestError::Unavailable)?;
     stream.set_read_timeout(Some(patience)).map_err(RequestError::Unavailable)?;
-    // A keeper that refuses at once may have closed before all was sent: its answer counts.
+    // An owner that refuses at once may have closed before all was sent: its answer counts.
     match message_frame::write_frame(&stream, envelope) {
         Ok(()) | Err(FrameError::Disconnected(_)) => {}
         Err(error @ (FrameError::TooLarge(_) | FrameError::Malformed(_))) => {

@@ -1,4 +1,4 @@
-//! What can go wrong, here or at the keeper.
+//! What can go wrong, here or in the owner.
 
 use std::error::Error;
 use std::io;
@@ -11,7 +11,7 @@ use crate::capture_expiry::ExpireError;
 use crate::diff::DiffError;
 use crate::object_store::{ObjectError, Oid};
 use crate::registry::RegistryError;
-use crate::restore::{OperationId, RestoreError};
+use crate::restore::{RestoreError, RestoreOperationId};
 use crate::snapshot_store::StoreOpenError;
 use crate::storage_budget::OverBudget;
 use crate::worktree::RootError;
@@ -19,7 +19,7 @@ use crate::worktree::RootError;
 /// Why a store did not do what it was asked. Unless it says otherwise, nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
-    /// Whose store it is cannot be told.
+    /// The store of the directory could not be determined.
     #[error(transparent)]
     Registry(#[from] RegistryError),
     /// The directory has no store yet.
@@ -62,10 +62,10 @@ pub enum SnapshotError {
     /// No operation is called that, or several are.
     #[error("no operation, or more than one, matches \"{0}\"")]
     NoOperation(String),
-    /// Nothing was restored yet, so nothing can be taken back.
+    /// Nothing was restored yet, so there is nothing to undo.
     #[error("nothing has been restored in {0} yet")]
     NothingToUndo(PathBuf),
-    /// The keeper of the store was asked and refused.
+    /// The owner of the store refused the request.
     #[error(transparent)]
     OwnerFailed(#[from] StoreFailure),
     /// Another process keeps the store and cannot be asked.
@@ -76,7 +76,7 @@ pub enum SnapshotError {
         /// What came of asking it.
         source: io::Error,
     },
-    /// The disk said no.
+    /// The disk reported an error.
     #[error("cannot read or write the snapshot store")]
     Io(#[from] io::Error),
 }
@@ -90,7 +90,7 @@ fn shorten(candidates: &[Oid]) -> String {
     text
 }
 
-/// What kind of failure a keeper met.
+/// What kind of failure the owner met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum StoreFailureKind {
@@ -114,7 +114,7 @@ pub enum StoreFailureKind {
     Other,
 }
 
-/// What a keeper answers when it could not do what it was asked.
+/// The owner's response to a request that failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("{message}")]
 pub struct StoreFailure {
@@ -204,7 +204,7 @@ impl SnapshotError {
         Some(*over)
     }
 
-    pub(super) fn no_operation(id: &OperationId) -> Self {
+    pub(super) fn no_operation(id: &RestoreOperationId) -> Self {
         Self::NoOperation(id.to_string())
     }
 }

@@ -1,4 +1,4 @@
-//! A vault, open: asks itself if it keeps the store, and the keeper if it does not.
+//! An open handle: the owner does the work itself, other processes send requests to it.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -10,48 +10,49 @@ use turnstone_core::time::EpochMillis;
 
 use super::client::{self, RequestError};
 use super::error::{SnapshotError, StoreFailure, StoreFailureKind};
+use super::maintenance::SnapshotMaintenance;
 use super::protocol::{
-    CaptureSummary, GcOutcome, GcRequest, PROTOCOL_VERSION, RequestEnvelope, StoreRequest,
-    StoreResponse,
+    CaptureSummary, PROTOCOL_VERSION, RequestEnvelope, StoreRequest, StoreResponse,
 };
-use super::request_handler::{handle_request, run_maintenance};
+use super::read::SnapshotReader;
+use super::request_handler::handle_request;
 use super::socket;
 use super::store_owner::{StoreOwner, open_worktree};
 use crate::capture::{Capture, CaptureOutcome};
-use crate::capture_selection::CaptureSelection;
-use crate::change_journal::JournalStatus;
-use crate::journal_audit::JournalAudit;
+use crate::capture_rules::CaptureRules;
+use crate::object_store::Oid;
 use crate::path::RelPath;
 use crate::pin_group::PinGroup;
 use crate::registry::{StoreLocation, StoreRegistry};
-use crate::repack::MaintenanceInterval;
-use crate::restore::{OperationId, OperationRequest, RestorePlan, RestoreReport, TargetState};
+use crate::restore::{
+    ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport, TargetState,
+};
 use crate::snapshot_store::SnapshotStore;
 use crate::storage_budget::StorageBudget;
 use crate::worktree::{RootPolicy, Worktree};
 
-/// How long a kept store is asked for before it is called unreachable: so many times, so long apart.
+/// How often and at which interval the store owner is tried before it counts as unreachable.
 const DISPATCH_ATTEMPTS: u32 = 500;
 const DISPATCH_PAUSE: Duration = Duration::from_millis(20);
 
-/// How a vault is opened.
+/// How a snapshot handle is opened.
 #[derive(Clone, Debug)]
 pub struct SnapshotOptions {
     /// What is captured.
-    pub selection: CaptureSelection,
+    pub selection: CaptureRules,
     /// Which roots are refused.
     pub policy: RootPolicy,
     /// True to make a store for a directory that has none.
     pub create_store: bool,
     /// How much may be stored; the folder of all stores is filled in.
     pub budget: StorageBudget,
-    /// How long a keeper may take for one request.
+    /// How long the owner may take for one request.
     pub request_timeout: Duration,
 }
 
 impl SnapshotOptions {
     /// What is captured of a worktree: never the data directory, should it lie there.
-    pub(super) fn selection_for(&self, worktree: &Worktree, data: &Path) -> CaptureSelection {
+    pub(super) fn selection_for(&self, worktree: &Worktree, data: &Path) -> CaptureRules {
         let mut selection = self.selection.clone();
         selection.own_data = selection.own_data.or_else(|| worktree.relative_path_of(data));
         selection
@@ -61,7 +62,7 @@ impl SnapshotOptions {
 impl Default for SnapshotOptions {
     fn default() -> Self {
         Self {
-            selection: CaptureSelection::default(),
+            selection: CaptureRules::default(),
             policy: RootPolicy::default(),
             create_store: true,
             budget: StorageBudget::default(),
@@ -70,7 +71,7 @@ impl Default for SnapshotOptions {
     }
 }
 
-/// The store of a directory, for whoever wants something of it.
+/// The store of a directory, used by its owner or by another process.
 pub struct SnapshotHandle {
     location: StoreLocation,
     data: PathBuf,
@@ -83,14 +84,14 @@ pub struct SnapshotHandle {
 
 /// Which side of the socket this process is on.
 #[derive(Clone)]
-enum HandleRole {
+pub(super) enum HandleRole {
     Owner(Arc<StoreOwner>),
-    /// Reads by itself, once somebody has made the store.
+    /// Reads the store directly, once it exists.
     Reader(Option<Arc<SnapshotStore>>),
 }
 
 impl SnapshotHandle {
-    /// Opens the store of `directory`; this process becomes its keeper if nobody is (R11).
+    /// Opens the store of `directory`; this process becomes its owner if no other process is (R11).
     ///
     /// `runtime` is where the socket goes: a directory of this user's that is closed to others, made
     /// if need be; without one, a folder in the data directory.
@@ -113,15 +114,16 @@ impl SnapshotHandle {
                 None => None,
             },
         };
-        let (mut place, _) = found.ok_or_else(|| SnapshotError::Untracked(directory.to_owned()))?;
-        place.folder = fs_err::canonicalize(&place.folder)?;
+        let (mut location, _) =
+            found.ok_or_else(|| SnapshotError::Untracked(directory.to_owned()))?;
+        location.folder = fs_err::canonicalize(&location.folder)?;
         let data = fs_err::canonicalize(data)?;
         let runtime = runtime.map_or_else(|| data.join("run"), Path::to_owned);
-        let socket = socket::socket_path(&runtime, &place.folder)?;
-        let side = Mutex::new(HandleRole::Reader(None));
-        let vault = Self { location: place, data, socket, options, opened: now, role: side };
-        vault.try_acquire(now)?;
-        Ok(vault)
+        let socket = socket::socket_path(&runtime, &location.folder)?;
+        let role = Mutex::new(HandleRole::Reader(None));
+        let handle = Self { location, data, socket, options, opened: now, role };
+        handle.try_acquire(now)?;
+        Ok(handle)
     }
 
     /// Which store it is, and how it was found.
@@ -130,69 +132,81 @@ impl SnapshotHandle {
         &self.location
     }
 
-    /// True if this process keeps the store.
+    /// True if this process owns the store.
     #[must_use]
     pub fn is_owner(&self) -> bool {
         matches!(&*self.lock_role(), HandleRole::Owner(_))
     }
 
-    /// True if this process keeps the store and others can ask it.
+    /// True if this process owns the store and accepts requests.
     #[must_use]
     pub fn is_serving_clients(&self) -> bool {
-        matches!(&*self.lock_role(), HandleRole::Owner(keeper) if keeper.is_serving_clients())
+        matches!(&*self.lock_role(), HandleRole::Owner(owner) if owner.is_serving_clients())
     }
 
-    /// Restores that were cut off and that this process finished when it became the keeper.
+    /// Interrupted restores that this process finished when it became the owner.
     #[must_use]
     pub fn resumed_restores(&self) -> Vec<RestoreReport> {
         match &*self.lock_role() {
-            HandleRole::Owner(keeper) => keeper.resumed_restores.clone(),
+            HandleRole::Owner(owner) => owner.resumed_restores.clone(),
             HandleRole::Reader(_) => Vec::new(),
         }
     }
 
-    /// Becomes the keeper if nobody is; returns whether this process is the keeper now.
+    /// Becomes the owner if no other process is; returns whether this process owns the store now.
     ///
     /// # Errors
     ///
     /// The store cannot be opened, or what was cut off not be finished.
     pub fn try_acquire(&self, now: EpochMillis) -> Result<bool, SnapshotError> {
-        let mut side = self.lock_role();
-        if let HandleRole::Reader(_) = &*side {
-            let Self { location: place, options, data, socket, .. } = self;
-            if let Some(keeper) = StoreOwner::try_acquire(place, options, data, socket, now)? {
-                *side = HandleRole::Owner(Arc::new(keeper));
+        let mut role = self.lock_role();
+        if let HandleRole::Reader(_) = &*role {
+            let Self { location, options, data, socket, .. } = self;
+            if let Some(owner) = StoreOwner::try_acquire(location, options, data, socket, now)? {
+                *role = HandleRole::Owner(Arc::new(owner));
             }
         }
-        Ok(matches!(&*side, HandleRole::Owner(_)))
+        Ok(matches!(&*role, HandleRole::Owner(_)))
     }
 
-    fn lock_role(&self) -> MutexGuard<'_, HandleRole> {
+    /// Reads the store and its worktree; every process may.
+    #[must_use]
+    pub fn reader(&self) -> SnapshotReader<'_> {
+        SnapshotReader { handle: self }
+    }
+
+    /// Keeps the store small and its journal honest.
+    #[must_use]
+    pub fn maintenance(&self) -> SnapshotMaintenance<'_> {
+        SnapshotMaintenance { handle: self }
+    }
+
+    pub(super) fn lock_role(&self) -> MutexGuard<'_, HandleRole> {
         self.role.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The store, to read from.
     pub(super) fn store(&self) -> Result<Arc<SnapshotStore>, SnapshotError> {
         match &*self.lock_role() {
-            HandleRole::Owner(keeper) => return Ok(keeper.shadow.clone()),
-            HandleRole::Reader(Some(shadow)) => return Ok(shadow.clone()),
+            HandleRole::Owner(owner) => return Ok(owner.store.clone()),
+            HandleRole::Reader(Some(store)) => return Ok(store.clone()),
             HandleRole::Reader(None) => {}
         }
-        // A keeper that answers has made it; perhaps this process is the keeper afterwards.
+        // An owner that answers has created it; perhaps this process is the owner afterwards.
         self.dispatch(&StoreRequest::Hello, self.opened)?;
-        let mut side = self.lock_role();
-        match &mut *side {
-            HandleRole::Owner(keeper) => Ok(keeper.shadow.clone()),
+        let mut role = self.lock_role();
+        match &mut *role {
+            HandleRole::Owner(owner) => Ok(owner.store.clone()),
             HandleRole::Reader(reader) => {
                 let (folder, worktree) = (&self.location.folder, open_worktree(&self.location)?);
                 let selection = self.options.selection_for(&worktree, &self.data);
-                let shadow = SnapshotStore::open_read_only(folder, worktree, selection)?;
-                Ok(reader.insert(Arc::new(shadow)).clone())
+                let store = SnapshotStore::open_read_only(folder, worktree, selection)?;
+                Ok(reader.insert(Arc::new(store)).clone())
             }
         }
     }
 
-    /// Does it, or lets the keeper do it; takes over if the keeper ends before it answers.
+    /// Handles a request, or sends it to the owner; takes over if the owner ends before it answers.
     pub(super) fn dispatch(
         &self,
         request: &StoreRequest,
@@ -206,9 +220,9 @@ impl SnapshotHandle {
         let mut last = io::Error::from(io::ErrorKind::NotFound);
         for _ in 0..DISPATCH_ATTEMPTS {
             self.try_acquire(now)?;
-            let side = self.lock_role().clone();
-            if let HandleRole::Owner(keeper) = side {
-                return handle_request(&keeper.shadow, request);
+            let role = self.lock_role().clone();
+            if let HandleRole::Owner(owner) = role {
+                return handle_request(&owner.store, request);
             }
             let path = socket::read_socket_path(&self.location.folder, &self.socket);
             match client::send_request(&path, &envelope(), self.options.request_timeout) {
@@ -226,7 +240,7 @@ impl SnapshotHandle {
         SnapshotError::Unreachable { who: self.owner_description(), source }
     }
 
-    /// What the keeper says of itself; for messages only.
+    /// How the owner describes itself; for messages only.
     #[must_use]
     pub fn owner_description(&self) -> String {
         let text = fs_err::read_to_string(self.location.folder.join("keeper")).unwrap_or_default();
@@ -234,9 +248,10 @@ impl SnapshotHandle {
     }
 }
 
-/// An answer to another question: a keeper that does that is not of this version.
+/// A response of the wrong kind: the owner runs another version.
 pub(super) fn unexpected_response() -> SnapshotError {
-    StoreFailure::new(StoreFailureKind::Malformed, "the keeper answered another question").into()
+    StoreFailure::new(StoreFailureKind::Malformed, "the store owner sent an unexpected response")
+        .into()
 }
 
 impl SnapshotHandle {
@@ -275,11 +290,11 @@ impl SnapshotHandle {
         request: &StoreRequest,
         now: EpochMillis,
     ) -> Result<CaptureOutcome, SnapshotError> {
-        let StoreResponse::Captured(receipt) = self.dispatch(request, now)? else {
+        let StoreResponse::Captured(summary) = self.dispatch(request, now)? else {
             return Err(unexpected_response());
         };
-        let CaptureSummary { id, files, changed, reused, mode, journal, is_new } = receipt;
-        let capture = self.store()?.get_capture(&id)?;
+        let CaptureSummary { id, files, changed, reused, mode, journal, is_new } = summary;
+        let capture = self.store()?.captures().get(&id)?;
         Ok(CaptureOutcome { capture, files, changed, reused, mode, journal, is_new })
     }
 
@@ -300,27 +315,27 @@ impl SnapshotHandle {
         self.request_plan(&request, now)
     }
 
-    /// Plans to bring paths to what is wished, keeping what was changed since.
+    /// Plans to bring paths to their targets, keeping what was changed since.
     ///
     /// # Errors
     ///
     /// See [`SnapshotError`].
     pub fn plan_targets(
         &self,
-        wishes: &[TargetState],
+        targets: &[TargetState],
         now: EpochMillis,
     ) -> Result<RestorePlan, SnapshotError> {
-        self.request_plan(&StoreRequest::Plan { wishes: wishes.to_vec() }, now)
+        self.request_plan(&StoreRequest::Plan { targets: targets.to_vec() }, now)
     }
 
-    /// Plans to take an operation back, keeping what was changed since.
+    /// Plans to undo an operation, keeping what was changed since.
     ///
     /// # Errors
     ///
     /// See [`SnapshotError`].
     pub fn plan_undo(
         &self,
-        operation: &OperationId,
+        operation: &RestoreOperationId,
         now: EpochMillis,
     ) -> Result<RestorePlan, SnapshotError> {
         self.request_plan(&StoreRequest::PlanUndo { operation: operation.clone() }, now)
@@ -337,120 +352,86 @@ impl SnapshotHandle {
         Ok(*plan)
     }
 
-    /// Carries an order out, once, however often it is asked for.
+    /// Carries an operation out, once, however often it is asked for.
     ///
     /// # Errors
     ///
     /// See [`SnapshotError`].
     pub fn apply_once(
         &self,
-        order: &OperationRequest,
+        operation: &OperationRequest,
         now: EpochMillis,
     ) -> Result<RestoreReport, SnapshotError> {
-        let request = StoreRequest::Apply { order: Box::new(order.clone()), now };
+        let request = StoreRequest::Apply { operation: Box::new(operation.clone()), now };
         let StoreResponse::Applied(report) = self.dispatch(&request, now)? else {
             return Err(unexpected_response());
         };
         Ok(*report)
     }
 
-    /// Lets old captures go, and what nobody pins.
+    /// Writes files that still hold what their writer believes; the others are conflicts (R15).
+    ///
+    /// `guard` is a capture of these paths: nothing is written whose present bytes are not in it.
+    ///
+    /// # Errors
+    ///
+    /// As [`crate::RestoreRunner::write_files`].
+    pub fn write_files(
+        &self,
+        writes: &[ConditionalWrite],
+        guard: &Capture,
+        now: EpochMillis,
+    ) -> Result<RestoreReport, SnapshotError> {
+        let request = StoreRequest::Write { writes: writes.to_vec(), guard: guard.id };
+        let StoreResponse::Applied(report) = self.dispatch(&request, now)? else {
+            return Err(unexpected_response());
+        };
+        Ok(*report)
+    }
+
+    /// As [`CapturePins::pin`].
     ///
     /// # Errors
     ///
     /// See [`SnapshotError`].
-    pub fn collect_garbage(&self, sweep: &GcRequest) -> Result<GcOutcome, SnapshotError> {
-        let StoreResponse::Collected(swept) =
-            self.dispatch(&StoreRequest::Gc(sweep.clone()), sweep.now)?
+    pub fn pin_captures(
+        &self,
+        captures: &[Oid],
+        group: &PinGroup,
+        now: EpochMillis,
+    ) -> Result<Vec<Oid>, SnapshotError> {
+        let (captures, group) = (captures.to_vec(), group.name().to_owned());
+        let StoreResponse::Pinned { missing } =
+            self.dispatch(&StoreRequest::Pin { captures, group }, now)?
         else {
             return Err(unexpected_response());
         };
-        Ok(*swept)
+        Ok(missing)
     }
 
-    /// Does upkeep if this process keeps the store and it is time; nothing otherwise (R41).
+    /// Puts captures of another store into `group` of this one: all of them, or nothing.
+    ///
+    /// They are durable, with everything they need, when this returns: the other store may go.
     ///
     /// # Errors
     ///
-    /// See [`SnapshotError`]; nothing is lost then.
-    pub fn maintain_if_due(
+    /// See [`SnapshotError`]; a capture the other store no longer has is one.
+    pub fn copy_captures(
         &self,
-        cadence: MaintenanceInterval,
-        sweep: &GcRequest,
-    ) -> Result<Option<GcOutcome>, SnapshotError> {
-        let side = self.lock_role().clone();
-        match side {
-            HandleRole::Owner(keeper) if cadence.is_due(keeper.shadow.last_gc(), sweep.now) => {
-                Ok(Some(run_maintenance(&keeper.shadow, sweep)?))
-            }
-            HandleRole::Owner(_) | HandleRole::Reader(_) => Ok(None),
-        }
-    }
-
-    /// Starts the journal, so that captures cost what changed; nothing if somebody else keeps the store.
-    #[must_use]
-    pub fn start_journal(&self) -> Option<JournalStatus> {
-        match &*self.lock_role() {
-            HandleRole::Owner(keeper) => Some(keeper.shadow.start_journal()),
-            HandleRole::Reader(_) => None,
-        }
-    }
-
-    /// How many files the last capture of the whole worktree had; zero if this process does not know.
-    #[must_use]
-    pub fn known_file_count(&self) -> usize {
-        match &*self.lock_role() {
-            HandleRole::Owner(keeper) => keeper.shadow.lock_worktree_index().file_count(),
-            HandleRole::Reader(_) => 0,
-        }
-    }
-
-    /// Audits the journal (R8); nothing if it is somebody else's business.
-    ///
-    /// # Errors
-    ///
-    /// The worktree cannot be walked.
-    pub fn audit_journal(&self, now: EpochMillis) -> Result<Option<JournalAudit>, SnapshotError> {
-        let side = self.lock_role().clone();
-        match side {
-            HandleRole::Owner(keeper) => Ok(Some(keeper.shadow.audit_journal(now)?)),
-            HandleRole::Reader(_) => Ok(None),
-        }
-    }
-
-    /// Audits the journal if that is due (R8); nothing if it is not, or somebody else's business.
-    ///
-    /// # Errors
-    ///
-    /// The worktree cannot be walked.
-    pub fn audit_journal_if_due(
-        &self,
+        from: &Self,
+        captures: &[Oid],
+        group: &PinGroup,
         now: EpochMillis,
-    ) -> Result<Option<JournalAudit>, SnapshotError> {
-        let side = self.lock_role().clone();
-        match side {
-            HandleRole::Owner(keeper) if keeper.shadow.is_audit_due(now) => {
-                Ok(Some(keeper.shadow.audit_journal(now)?))
-            }
-            HandleRole::Owner(_) | HandleRole::Reader(_) => Ok(None),
-        }
-    }
-
-    /// Tells whether this process keeps the store and upkeep is due.
-    #[must_use]
-    pub fn is_maintenance_due(&self, cadence: MaintenanceInterval, now: EpochMillis) -> bool {
-        match &*self.lock_role() {
-            HandleRole::Owner(keeper) => cadence.is_due(keeper.shadow.last_gc(), now),
-            HandleRole::Reader(_) => false,
-        }
-    }
-
-    /// How many objects this process has stored so far, to show that something happens.
-    #[must_use]
-    pub fn stored_object_count(&self) -> u64 {
-        match &*self.lock_role() {
-            HandleRole::Owner(keeper) => keeper.shadow.stored_object_count(),
-            HandleRole::Reader(_) => 0,
-        }
+    ) -> Result<(), SnapshotError> {
+        let request = StoreRequest::Copy {
+            store: from.location().folder.clone(),
+            root: from.location().root.clone(),
+            captures: captures.to_vec(),
+            group: group.name().to_owned(),
+        };
+        let StoreResponse::Pinned { .. } = self.dispatch(&request, now)? else {
+            return Err(unexpected_response());
+        };
+        Ok(())
     }
 }

@@ -1,4 +1,4 @@
-//! Frames: four bytes of length, then JSON. Read from whoever is there, so never trusted.
+//! Frames: four bytes of length, then JSON. The peer is not trusted.
 
 use std::io::{self, Read, Write};
 

@@ -1,19 +1,13 @@
-//! The vault: one face of a directory's store, for its keeper and for everybody else (R11).
+//! The snapshot handle: how any process uses the store of a directory (R11).
 //!
-//! Whoever holds the store's lock is its keeper and does the work itself, for others too, who ask it
-//! over a socket. Whoever finds it kept reads by itself and lets the keeper write; when the keeper
-//! ends, the next one who asks takes over. The same methods, the same answers, both ways.
+//! The process that holds the store's lock is its owner. It does the work itself, also for other
+//! processes, which send requests over a socket. Those read the store directly; when the owner
+//! ends, the next one with a request takes over. The methods and results are the same for both.
 
-mod capture_copy;
-mod capture_listing;
-mod capture_pin;
-mod change_listing;
 mod client;
 mod error;
-mod eviction;
-mod file_access;
-mod forget;
 mod handle;
+mod maintenance;
 mod message_frame;
 mod protocol;
 mod read;
@@ -21,11 +15,10 @@ mod request_handler;
 mod server;
 mod socket;
 mod store_owner;
-mod verify;
 
-pub use capture_listing::{ListedCapture, ListedFile};
-pub use change_listing::PathChange;
 pub use error::{SnapshotError, StoreFailure, StoreFailureKind};
 pub use handle::{SnapshotHandle, SnapshotOptions};
+pub use maintenance::SnapshotMaintenance;
 pub use protocol::{EvictionRequest, GcOutcome, GcRequest};
-pub use verify::{DamagedObject, VerifyReport};
+pub use read::SnapshotReader;
+pub(crate) use request_handler::PREVIEW_GROUP;

@@ -1,4 +1,4 @@
-//! What is asked of a keeper, and what it answers. Both are sent as JSON.
+//! Requests to the store owner and its responses. Both are sent as JSON.
 
 use std::collections::BTreeSet;
 use std::path::PathBuf;
@@ -9,18 +9,18 @@ use turnstone_core::time::EpochMillis;
 use super::error::StoreFailure;
 use crate::capture::{CaptureMode, CaptureOutcome};
 use crate::capture_expiry::ExpiryStep;
+use crate::eviction::EvictionReport;
 use crate::file_watch::JournalState;
 use crate::gc::GcReport;
 use crate::object_store::Oid;
 use crate::path::RelPath;
 use crate::pin_group::PinGroup;
 use crate::restore::{
-    ConditionalWrite, OperationId, OperationRequest, RestorePlan, RestoreReport, TargetState,
+    ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport, TargetState,
 };
-use crate::storage_budget::EvictionReport;
 
-/// The form of requests and answers; the keeper refuses any other.
-pub(super) const PROTOCOL_VERSION: u32 = 3;
+/// The version of requests and responses; the owner refuses any other.
+pub(super) const PROTOCOL_VERSION: u32 = 4;
 
 /// A request, and who it is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -31,10 +31,10 @@ pub(super) struct RequestEnvelope {
     pub(super) request: StoreRequest,
 }
 
-/// What only a keeper can do.
+/// What only the owner can do.
 ///
-/// Each is safe to be asked twice: a capture or a plan that was made in vain harms nobody, and an
-/// order carries the id under which it is carried out once.
+/// Each may be sent twice: a capture or a plan that is not used does no harm, and an
+/// operation carries the id under which it is carried out once.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum StoreRequest {
@@ -64,13 +64,15 @@ pub(super) enum StoreRequest {
         now: EpochMillis,
     },
     Plan {
-        wishes: Vec<TargetState>,
+        #[serde(rename = "wishes")]
+        targets: Vec<TargetState>,
     },
     PlanUndo {
-        operation: OperationId,
+        operation: RestoreOperationId,
     },
     Apply {
-        order: Box<OperationRequest>,
+        #[serde(rename = "order")]
+        operation: Box<OperationRequest>,
         now: EpochMillis,
     },
     Gc(GcRequest),
@@ -106,7 +108,7 @@ pub(super) enum StoreRequest {
 /// What is to be collected.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GcRequest {
-    /// Groups that somebody needs, by name: their captures stay whatever their age.
+    /// Live groups by name: their captures stay whatever their age.
     pub live: BTreeSet<String>,
     /// How long captures of other groups are kept, in milliseconds (R41).
     pub keep: i64,
@@ -114,7 +116,7 @@ pub struct GcRequest {
     pub effort: u64,
     /// Nothing is changed; the report says what would be.
     pub dry_run: bool,
-    /// The present.
+    /// The current time.
     pub now: EpochMillis,
 }
 
@@ -123,15 +125,15 @@ pub struct GcRequest {
 pub struct EvictionRequest {
     /// Bytes that shall fit.
     pub bytes: u64,
-    /// Groups that somebody needs.
+    /// Live groups: their captures stay.
     pub live: BTreeSet<PinGroup>,
     /// About how many bytes each repack may copy.
     pub effort: u64,
-    /// The present.
+    /// The current time.
     pub now: EpochMillis,
 }
 
-/// What a keeper answers.
+/// What the owner answers.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum StoreResponse {

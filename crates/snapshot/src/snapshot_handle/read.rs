@@ -1,39 +1,49 @@
-//! Reading: what everybody does by themselves, whoever keeps the store.
+//! Reading: every process reads the store itself, also when another process owns it.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use super::capture_listing::{ListedCapture, ListedFile};
+use turnstone_core::change::FileChange;
+
 use super::error::SnapshotError;
 use super::handle::SnapshotHandle;
-use super::verify::VerifyReport;
-use crate::capture::Capture;
+use crate::capture::{Capture, has_baseline};
+use crate::capture_listing::{ListedCapture, ListedFile};
 use crate::diff::{CaptureDiff, DiffOptions};
 use crate::disk_usage::{DiskUsageReport, StoreUsage};
-use crate::object_store::ObjectError;
-use crate::restore::LoggedOperation;
+use crate::forget::{ForgettableVersions, Tombstones};
+use crate::object_store::{ObjectError, Oid};
+use crate::path::RelPath;
+use crate::restore::{LoggedOperation, PathState, read_path_state};
+use crate::verify::VerifyReport;
 
-impl SnapshotHandle {
+/// What can be read of a store and its worktree.
+pub struct SnapshotReader<'h> {
+    pub(super) handle: &'h SnapshotHandle,
+}
+
+impl SnapshotReader<'_> {
     /// Lists the captures of every group, newest first.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     pub fn list_captures(&self) -> Result<Vec<ListedCapture>, SnapshotError> {
-        let shadow = self.store()?;
-        match shadow.list_all_captures() {
+        let store = self.handle.store()?;
+        match store.captures().list_all() {
             // A collection dropped a group while it was being followed.
-            Err(ObjectError::Missing(_)) => Ok(shadow.list_all_captures()?),
+            Err(ObjectError::Missing(_)) => Ok(store.captures().list_all()?),
             listed => Ok(listed?),
         }
     }
 
-    /// Finds the capture that a tree, a capture's id, or a beginning of either means.
+    /// Finds the capture that a tree, a capture's id, or a unique prefix of either names.
     ///
     /// # Errors
     ///
-    /// As [`crate::SnapshotStore::find_capture`].
+    /// As [`crate::CaptureCatalog::find`].
     pub fn find_capture(&self, text: &str) -> Result<Capture, SnapshotError> {
-        self.store()?.find_capture(text)
+        self.handle.store()?.captures().find(text)
     }
 
     /// Lists the files of a capture.
@@ -42,7 +52,7 @@ impl SnapshotHandle {
     ///
     /// The store cannot be read.
     pub fn list_files(&self, capture: &Capture) -> Result<Vec<ListedFile>, SnapshotError> {
-        Ok(self.store()?.list_files(capture)?)
+        Ok(self.handle.store()?.captures().list_files(capture)?)
     }
 
     /// Compares two captures.
@@ -56,7 +66,7 @@ impl SnapshotHandle {
         other: &Capture,
         options: &DiffOptions,
     ) -> Result<CaptureDiff, SnapshotError> {
-        Ok(self.store()?.diff_captures(one, other, options)?)
+        Ok(self.handle.store()?.diffs().between(one, other, options)?)
     }
 
     /// Compares a capture with the worktree as it is now.
@@ -69,7 +79,7 @@ impl SnapshotHandle {
         one: &Capture,
         options: &DiffOptions,
     ) -> Result<CaptureDiff, SnapshotError> {
-        Ok(self.store()?.diff_worktree(one, options)?)
+        Ok(self.handle.store()?.diffs().with_worktree(one, options)?)
     }
 
     /// Lists the operations that were done, newest first.
@@ -78,10 +88,10 @@ impl SnapshotHandle {
     ///
     /// The store cannot be read.
     pub fn list_operations(&self) -> Result<Vec<LoggedOperation>, SnapshotError> {
-        Ok(self.store()?.list_operations()?)
+        Ok(self.handle.store()?.operations().list()?)
     }
 
-    /// Finds the operation whose id begins so; the newest one for nothing.
+    /// Finds the operation whose id has this prefix; the newest one without a prefix.
     ///
     /// # Errors
     ///
@@ -89,7 +99,7 @@ impl SnapshotHandle {
     pub fn find_operation(&self, text: Option<&str>) -> Result<LoggedOperation, SnapshotError> {
         let mut all = self.list_operations()?;
         let Some(text) = text else {
-            let none = || SnapshotError::NothingToUndo(self.location().root.clone());
+            let none = || SnapshotError::NothingToUndo(self.handle.location().root.clone());
             return all.into_iter().next().ok_or_else(none);
         };
         all.retain(|operation| operation.id.as_str().starts_with(text));
@@ -99,31 +109,31 @@ impl SnapshotHandle {
         }
     }
 
-    /// Says what takes space in the store.
+    /// Returns a summary of what uses space in the store.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     pub fn usage(&self) -> Result<StoreUsage, SnapshotError> {
-        Ok(self.store()?.usage()?)
+        Ok(self.handle.store()?.inspection().usage()?)
     }
 
-    /// Says what takes space in detail, with up to `largest` paths.
+    /// Returns in detail what uses space, with up to `largest` paths.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
     pub fn disk_usage(&self, largest: usize) -> Result<DiskUsageReport, SnapshotError> {
-        Ok(self.store()?.disk_usage(largest)?)
+        Ok(self.handle.store()?.inspection().disk_usage(largest)?)
     }
 
     /// Reads every object that is pinned and compares it with its name.
     ///
     /// # Errors
     ///
-    /// As [`crate::SnapshotStore::verify_objects`].
+    /// As [`crate::StoreInspection::verify_objects`].
     pub fn verify_objects(&self) -> Result<VerifyReport, SnapshotError> {
-        Ok(self.store()?.verify_objects()?)
+        Ok(self.handle.store()?.inspection().verify_objects()?)
     }
 
     /// The bare repository, for plain git.
@@ -132,6 +142,91 @@ impl SnapshotHandle {
     ///
     /// The store cannot be opened.
     pub fn git_dir(&self) -> Result<PathBuf, SnapshotError> {
-        Ok(self.store()?.git_dir().to_owned())
+        Ok(self.handle.store()?.git_dir().to_owned())
+    }
+
+    /// Lists the captures of every group by the name of the group, newest first.
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn list_chains(&self) -> Result<BTreeMap<String, Vec<ListedCapture>>, SnapshotError> {
+        let store = self.handle.store()?;
+        match store.captures().list_chains() {
+            // A collection dropped a group while it was being followed.
+            Err(ObjectError::Missing(_)) => Ok(store.captures().list_chains()?),
+            listed => Ok(listed?),
+        }
+    }
+
+    /// As [`CaptureCatalog::list_changes`].
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn list_changes(
+        &self,
+        one: &Capture,
+        other: &Capture,
+    ) -> Result<Vec<FileChange>, SnapshotError> {
+        Ok(self.handle.store()?.captures().list_changes(one, other)?)
+    }
+
+    /// As [`CaptureDiffs::of_changes`].
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn diff_changes(
+        &self,
+        changes: &[FileChange],
+        options: &DiffOptions,
+    ) -> Result<CaptureDiff, SnapshotError> {
+        Ok(self.handle.store()?.diffs().of_changes(changes, options)?)
+    }
+
+    /// As [`crate::PathForgetter::list`].
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn list_forgettable(
+        &self,
+        patterns: &[String],
+    ) -> Result<ForgettableVersions, SnapshotError> {
+        Ok(self.handle.store()?.forgetter().list(patterns)?)
+    }
+
+    /// As [`crate::CaptureCatalog::read_blob`].
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not in the store.
+    pub fn read_blob(&self, blob: &Oid) -> Result<Vec<u8>, SnapshotError> {
+        Ok(self.handle.store()?.captures().read_blob(blob)?)
+    }
+
+    /// What the store has forgotten.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read.
+    pub fn tombstones(&self) -> Result<Tombstones, SnapshotError> {
+        Ok(Tombstones::read(&self.handle.location().folder)?)
+    }
+
+    /// Looks at one path of the worktree, following no link (R16).
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be opened.
+    pub fn read_path(&self, path: &RelPath) -> Result<PathState, SnapshotError> {
+        Ok(read_path_state(self.handle.store()?.worktree(), path))
+    }
+
+    /// True once the whole worktree was captured: later captures look only at what changed (R42).
+    #[must_use]
+    pub fn has_baseline(&self) -> bool {
+        has_baseline(&self.handle.location().folder)
     }
 }

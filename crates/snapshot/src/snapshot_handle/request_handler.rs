@@ -1,104 +1,104 @@
-//! The work of a keeper: one function for its own requests and for those of others.
+//! The work of a store owner: one function for its own requests and for those of other processes.
 
 use std::collections::{BTreeMap, BTreeSet};
 use turnstone_core::time::EpochMillis;
 
-use super::capture_copy::copy_captures_from;
-use super::capture_listing::ListedCapture;
 use super::error::SnapshotError;
 use super::protocol::{EvictionRequest, GcOutcome, GcRequest, StoreRequest, StoreResponse};
 use crate::capture_expiry::ExpiryStep;
+use crate::capture_listing::ListedCapture;
+use crate::capture_pins::copy_captures_from;
+use crate::eviction::{EvictionOptions, EvictionReport};
 use crate::gc::GcOptions;
 use crate::object_store::Oid;
 use crate::path::RelPath;
 use crate::pin_group::PinGroup;
-use crate::restore::{GROUP_PREFIX, OperationId, RestorePlan};
+use crate::restore::{GROUP_PREFIX, RestoreOperationId, RestorePlan};
 use crate::snapshot_store::SnapshotStore;
-use crate::storage_budget::{EvictionOptions, EvictionReport};
 
 /// The group of captures that were made only to see what is there now.
-pub(super) const PREVIEW_GROUP: &str = "look";
+pub(crate) const PREVIEW_GROUP: &str = "look";
 
 /// Does what was asked.
 pub(super) fn handle_request(
-    shadow: &SnapshotStore,
+    store: &SnapshotStore,
     request: &StoreRequest,
 ) -> Result<StoreResponse, SnapshotError> {
     Ok(match request {
         StoreRequest::Hello => StoreResponse::Hello,
         StoreRequest::Capture { group, now } => {
-            StoreResponse::Captured((&shadow.capture(&PinGroup::new(group), *now)?).into())
+            StoreResponse::Captured((&store.capture(&PinGroup::new(group), *now)?).into())
         }
         StoreRequest::CaptureNamed { group, paths, keep, now } => {
             let paths = paths.iter().cloned().collect();
-            let captured = shadow.capture_named(&PinGroup::new(group), &paths, *keep, *now)?;
+            let captured = store.capture_named(&PinGroup::new(group), &paths, *keep, *now)?;
             StoreResponse::Captured((&captured).into())
         }
         StoreRequest::PlanRestore { target, paths, keep_added, now } => {
             let paths = paths.as_ref().map(|paths| paths.iter().cloned().collect());
-            let plan = plan_restore(shadow, target, paths.as_ref(), *keep_added, *now)?;
+            let plan = plan_restore(store, target, paths.as_ref(), *keep_added, *now)?;
             StoreResponse::Planned(Box::new(plan))
         }
-        StoreRequest::Plan { wishes } => {
-            StoreResponse::Planned(Box::new(shadow.plan_targets(wishes)?))
+        StoreRequest::Plan { targets } => {
+            StoreResponse::Planned(Box::new(store.planner().plan_targets(targets)?))
         }
         StoreRequest::PlanUndo { operation } => {
-            StoreResponse::Planned(Box::new(plan_undo(shadow, operation)?))
+            StoreResponse::Planned(Box::new(plan_undo(store, operation)?))
         }
-        StoreRequest::Apply { order, now } => {
-            StoreResponse::Applied(Box::new(shadow.apply_once(order, *now)?))
+        StoreRequest::Apply { operation, now } => {
+            StoreResponse::Applied(Box::new(store.restores().apply_once(operation, *now)?))
         }
         StoreRequest::Write { writes, guard } => {
-            StoreResponse::Applied(Box::new(shadow.write_files(writes, guard)?))
+            StoreResponse::Applied(Box::new(store.restores().write_files(writes, guard)?))
         }
-        StoreRequest::Gc(sweep) => {
-            StoreResponse::Collected(Box::new(collect_garbage(shadow, sweep)?))
+        StoreRequest::Gc(request) => {
+            StoreResponse::Collected(Box::new(collect_garbage(store, request)?))
         }
         StoreRequest::Relieve(need) => StoreResponse::Relieved(Box::new(
-            shadow.reclaim_unpinned(&eviction_options(need, &[]))?,
+            store.eviction().reclaim_unpinned(&eviction_options(need, &[]))?,
         )),
         StoreRequest::Measure { steps } => {
-            StoreResponse::Measured { freed: shadow.measure_expiry(steps)? }
+            StoreResponse::Measured { freed: store.expiry().measure(steps)? }
         }
         StoreRequest::Expire { steps, need } => {
-            StoreResponse::Relieved(Box::new(expire_captures(shadow, steps, need)?))
+            StoreResponse::Relieved(Box::new(expire_captures(store, steps, need)?))
         }
         StoreRequest::BeginForget { patterns } => {
-            shadow.begin_forget(patterns)?;
+            store.forgetter().begin(patterns)?;
             StoreResponse::Hello
         }
         StoreRequest::FinishForget { now } => {
-            StoreResponse::Forgotten { captures: shadow.finish_forget(*now)? }
+            StoreResponse::Forgotten { captures: store.forgetter().finish(*now)? }
         }
         StoreRequest::Pin { captures, group } => {
-            StoreResponse::Pinned { missing: shadow.pin_captures(captures, &PinGroup::new(group))? }
+            StoreResponse::Pinned { missing: store.pins().pin(captures, &PinGroup::new(group))? }
         }
-        StoreRequest::Copy { store, root, captures, group } => {
-            copy_captures_from(shadow, store, root, captures, &PinGroup::new(group))?;
+        StoreRequest::Copy { store: folder, root, captures, group } => {
+            copy_captures_from(store, folder, root, captures, &PinGroup::new(group))?;
             StoreResponse::Pinned { missing: Vec::new() }
         }
     })
 }
 
 fn plan_undo(
-    shadow: &SnapshotStore,
-    operation: &OperationId,
+    store: &SnapshotStore,
+    operation: &RestoreOperationId,
 ) -> Result<RestorePlan, SnapshotError> {
-    let found = shadow.find_operation(operation)?;
+    let found = store.operations().find(operation)?;
     let found = found.ok_or_else(|| SnapshotError::no_operation(operation))?;
-    Ok(shadow.plan_undo(&found)?)
+    Ok(store.planner().plan_undo(&found)?)
 }
 
 /// Expires captures, and removes the operations whose pin groups are gone with them.
 fn expire_captures(
-    shadow: &SnapshotStore,
+    store: &SnapshotStore,
     steps: &[ExpiryStep],
     need: &EvictionRequest,
 ) -> Result<EvictionReport, SnapshotError> {
-    let report = shadow.expire_captures(&eviction_options(need, steps))?;
+    let report = store.eviction().expire_captures(&eviction_options(need, steps))?;
     let whole = steps.iter().filter(|step| step.keep_from.is_none());
     let gone: BTreeSet<&str> = whole.map(|step| step.group.name()).collect();
-    remove_operations_of_groups(shadow, |name| gone.contains(name))?;
+    remove_operations_of_groups(store, |name| gone.contains(name))?;
     Ok(report)
 }
 
@@ -111,26 +111,26 @@ fn eviction_options<'n>(
 }
 
 fn plan_restore(
-    shadow: &SnapshotStore,
+    store: &SnapshotStore,
     target: &Oid,
     paths: Option<&BTreeSet<RelPath>>,
     keep_added: bool,
     now: EpochMillis,
 ) -> Result<RestorePlan, SnapshotError> {
-    let target = shadow.get_capture(target)?;
-    let present = shadow.capture(&PinGroup::new(PREVIEW_GROUP), now)?.capture;
-    Ok(shadow.plan_restore(&target, &present, paths, keep_added)?)
+    let target = store.captures().get(target)?;
+    let present = store.capture(&PinGroup::new(PREVIEW_GROUP), now)?.capture;
+    Ok(store.planner().plan_restore(&target, &present, paths, keep_added)?)
 }
 
-/// Lets old captures of groups that nobody needs expire, and drops what nobody pins then.
-fn collect_garbage(shadow: &SnapshotStore, sweep: &GcRequest) -> Result<GcOutcome, SnapshotError> {
-    let live: BTreeSet<PinGroup> = sweep.live.iter().map(|name| PinGroup::new(name)).collect();
-    let expired = expire_old_captures(shadow, sweep)?;
-    let GcRequest { now, keep, effort, dry_run, .. } = *sweep;
+/// Expires old captures of groups that are not live, and drops objects that no group pins then.
+fn collect_garbage(store: &SnapshotStore, request: &GcRequest) -> Result<GcOutcome, SnapshotError> {
+    let live: BTreeSet<PinGroup> = request.live.iter().map(|name| PinGroup::new(name)).collect();
+    let expired = expire_old_captures(store, request)?;
+    let GcRequest { now, keep, effort, dry_run, .. } = *request;
     let wanted = GcOptions { live: &live, now, keep, effort, dry_run };
-    let gc = shadow.collect_garbage(&wanted)?;
+    let gc = store.collector().collect(&wanted)?;
     if !dry_run {
-        remove_operations_of_groups(shadow, |name| {
+        remove_operations_of_groups(store, |name| {
             gc.dropped_groups.iter().any(|group| group == name)
         })?;
     }
@@ -139,42 +139,42 @@ fn collect_garbage(shadow: &SnapshotStore, sweep: &GcRequest) -> Result<GcOutcom
 
 /// Forgets operations whose guard is gone, by the name of its group.
 fn remove_operations_of_groups(
-    shadow: &SnapshotStore,
+    store: &SnapshotStore,
     gone: impl Fn(&str) -> bool,
 ) -> Result<(), SnapshotError> {
-    Ok(shadow.remove_operations(|it| gone(&format!("{GROUP_PREFIX}{}", it.id)))?)
+    Ok(store.operations().remove(|it| gone(&format!("{GROUP_PREFIX}{}", it.id)))?)
 }
 
 /// Lets captures go that are too old while younger ones of their group stay; returns how many.
-fn expire_old_captures(shadow: &SnapshotStore, sweep: &GcRequest) -> Result<usize, SnapshotError> {
-    let is_old = |capture: &&ListedCapture| sweep.now.since(capture.time) >= sweep.keep;
+fn expire_old_captures(store: &SnapshotStore, request: &GcRequest) -> Result<usize, SnapshotError> {
+    let is_old = |capture: &&ListedCapture| request.now.since(capture.time) >= request.keep;
     let mut groups = BTreeMap::<String, Vec<ListedCapture>>::new();
-    for capture in shadow.list_all_captures()? {
+    for capture in store.captures().list_all()? {
         groups.entry(capture.group.clone()).or_default().push(capture);
     }
     let mut count = 0;
-    for (name, captures) in groups.iter().filter(|(name, _)| !sweep.live.contains(*name)) {
+    for (name, captures) in groups.iter().filter(|(name, _)| !request.live.contains(*name)) {
         let old = captures.iter().filter(is_old).count();
         let Some(oldest) = captures.iter().rfind(|capture| !is_old(capture)) else {
             continue;
         };
         count += old;
-        if old > 0 && !sweep.dry_run {
-            shadow.expire_before(&PinGroup::new(name), &oldest.id)?;
+        if old > 0 && !request.dry_run {
+            store.expiry().expire_before(&PinGroup::new(name), &oldest.id)?;
         }
     }
     Ok(count)
 }
 
-/// Upkeep of a bounded size: what is lent is given back, what is old goes, small packs become one.
+/// Maintenance of bounded size: borrowed packs are released, old captures expire, small packs merge.
 pub(super) fn run_maintenance(
-    shadow: &SnapshotStore,
-    sweep: &GcRequest,
+    store: &SnapshotStore,
+    request: &GcRequest,
 ) -> Result<GcOutcome, SnapshotError> {
-    if shadow.usage()?.lent <= sweep.effort {
-        shadow.release_borrowed_packs()?;
+    if store.inspection().usage()?.lent <= request.effort {
+        store.packs().release_borrowed_packs()?;
     }
-    let swept = collect_garbage(shadow, sweep)?;
-    shadow.repack(sweep.effort)?;
+    let swept = collect_garbage(store, request)?;
+    store.packs().repack(request.effort)?;
     Ok(swept)
 }

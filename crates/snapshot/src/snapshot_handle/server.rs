@@ -1,4 +1,4 @@
-//! The keeper's socket: a few connections at a time, one request each, nobody trusted.
+//! The owner's socket: a few connections at a time, one request each, no peer trusted.
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
@@ -18,22 +18,22 @@ use super::request_handler::handle_request;
 use super::socket;
 use crate::snapshot_store::SnapshotStore;
 
-/// Connections at a time; more are told to come back.
+/// Connections at a time; further clients are asked to retry.
 const MAX_CONNECTIONS: usize = 32;
 /// A request that has not arrived after this is not waited for.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the threads share. The store is taken out of it when the keeper ends: no request begins then.
+/// What the threads share. The store is removed from it when the owner ends: no request begins then.
 struct ServerState {
-    store: String,
-    shadow: RwLock<Option<Arc<SnapshotStore>>>,
+    store_id: String,
+    store: RwLock<Option<Arc<SnapshotStore>>>,
     open: AtomicUsize,
 }
 
 /// A socket that is being listened to, until it is dropped.
 pub(super) struct StoreServer {
     path: PathBuf,
-    desk: Arc<ServerState>,
+    state: Arc<ServerState>,
     /// Closing this end wakes the thread that listens.
     wake: Option<UnixStream>,
     listener: Option<JoinHandle<()>>,
@@ -43,36 +43,39 @@ impl StoreServer {
     /// Listens at `path` for requests to the store.
     pub(super) fn start(
         path: PathBuf,
-        store: &str,
-        shadow: Arc<SnapshotStore>,
+        store_id: &str,
+        store: Arc<SnapshotStore>,
     ) -> io::Result<Self> {
         let listener = socket::listen(&path)?;
         listener.set_nonblocking(true)?;
         let (wake, woken) = UnixStream::pair()?;
-        let shadow = RwLock::new(Some(shadow));
-        let desk =
-            Arc::new(ServerState { store: store.to_owned(), shadow, open: AtomicUsize::new(0) });
-        let shared = desk.clone();
-        let thread = thread::Builder::new().name("keeper".to_owned());
+        let store = RwLock::new(Some(store));
+        let state = Arc::new(ServerState {
+            store_id: store_id.to_owned(),
+            store,
+            open: AtomicUsize::new(0),
+        });
+        let shared = state.clone();
+        let thread = thread::Builder::new().name("store-owner".to_owned());
         let thread = thread.spawn(move || accept_loop(&listener, &woken, &shared))?;
-        Ok(Self { path, desk, wake: Some(wake), listener: Some(thread) })
+        Ok(Self { path, state, wake: Some(wake), listener: Some(thread) })
     }
 }
 
 impl Drop for StoreServer {
     fn drop(&mut self) {
-        // Before the lock is freed: whoever comes next makes its own.
+        // Before the lock is freed: the next owner creates its own.
         drop(fs_err::remove_file(&self.path));
         drop(self.wake.take());
         if let Some(thread) = self.listener.take() {
             drop(thread.join());
         }
-        // Waits for requests that are being served; those still to come find nobody.
-        *self.desk.shadow.write().unwrap_or_else(PoisonError::into_inner) = None;
+        // Waits for requests that are being served; later ones find no listener.
+        *self.state.store.write().unwrap_or_else(PoisonError::into_inner) = None;
     }
 }
 
-fn accept_loop(listener: &UnixListener, woken: &UnixStream, desk: &Arc<ServerState>) {
+fn accept_loop(listener: &UnixListener, woken: &UnixStream, state: &Arc<ServerState>) {
     loop {
         let mut waiting = [PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
         match poll(&mut waiting, None) {
@@ -83,18 +86,18 @@ fn accept_loop(listener: &UnixListener, woken: &UnixStream, desk: &Arc<ServerSta
             return;
         }
         if let Ok((stream, _)) = listener.accept() {
-            spawn_connection(stream, desk);
+            spawn_connection(stream, state);
         }
     }
 }
 
-/// Gives a connection a thread of its own, if there are not too many.
-fn spawn_connection(stream: UnixStream, desk: &Arc<ServerState>) {
+/// Starts a thread for a connection, unless there are too many.
+fn spawn_connection(stream: UnixStream, state: &Arc<ServerState>) {
     if stream.set_nonblocking(false).is_err() {
         return;
     }
-    let shared = desk.clone();
-    let before = desk.open.fetch_add(1, Ordering::SeqCst);
+    let shared = state.clone();
+    let before = state.open.fetch_add(1, Ordering::SeqCst);
     let spawned = match before < MAX_CONNECTIONS {
         true => thread::Builder::new().name("request".to_owned()).spawn(move || {
             serve_connection(&stream, &shared);
@@ -103,24 +106,24 @@ fn spawn_connection(stream: UnixStream, desk: &Arc<ServerState>) {
         false => {
             send_failure(
                 &stream,
-                StoreFailure::new(StoreFailureKind::Busy, "the keeper has too much to do"),
+                StoreFailure::new(StoreFailureKind::Busy, "the store owner is busy"),
             );
             Err(io::ErrorKind::WouldBlock.into())
         }
     };
     if spawned.is_err() {
-        desk.open.fetch_sub(1, Ordering::SeqCst);
+        state.open.fetch_sub(1, Ordering::SeqCst);
     }
 }
 
 fn send_failure(stream: &UnixStream, failure: StoreFailure) {
     drop(stream.set_write_timeout(Some(REQUEST_TIMEOUT)));
-    // Whoever does not want to hear it need not.
+    // A client that has gone needs no answer.
     drop(message_frame::write_frame(stream, &StoreResponse::Failed(failure)));
 }
 
 /// Serves one request.
-fn serve_connection(stream: &UnixStream, desk: &ServerState) {
+fn serve_connection(stream: &UnixStream, state: &ServerState) {
     if !matches!(socket::is_same_user(stream), Ok(true)) {
         return send_failure(
             stream,
@@ -147,20 +150,23 @@ fn serve_connection(stream: &UnixStream, desk: &ServerState) {
         }
     };
     if envelope.version != PROTOCOL_VERSION {
-        let words = format!("the keeper speaks form {PROTOCOL_VERSION}, not {}", envelope.version);
+        let words = format!(
+            "the store owner speaks protocol version {PROTOCOL_VERSION}, not {}",
+            envelope.version
+        );
         return send_failure(stream, StoreFailure::new(StoreFailureKind::Version, words));
     }
-    if envelope.store != desk.store {
-        let words = "the keeper of another store was asked";
+    if envelope.store != state.store_id {
+        let words = "this process owns another store";
         return send_failure(stream, StoreFailure::new(StoreFailureKind::Missing, words));
     }
-    // Held until the answer is sent, so that the store stays kept until then.
-    let shadow = desk.shadow.read().unwrap_or_else(PoisonError::into_inner);
-    let Some(shadow) = shadow.as_ref() else {
+    // Held until the answer is sent, so that the store stays owned until then.
+    let store = state.store.read().unwrap_or_else(PoisonError::into_inner);
+    let Some(store) = store.as_ref() else {
         return;
     };
     fail_point!("keeper::asked", |_| ());
-    let answer = handle_request(shadow, &envelope.request);
+    let answer = handle_request(store, &envelope.request);
     fail_point!("keeper::served", |_| ());
     let answer =
         answer.unwrap_or_else(|error| StoreResponse::Failed(StoreFailure::from_error(&error)));

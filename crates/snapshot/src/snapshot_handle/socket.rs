@@ -1,4 +1,4 @@
-//! Where the keeper of a store can be asked: the place of its socket, and who may use it.
+//! The socket of the store owner: where it is, and who may use it.
 
 use std::io;
 use std::os::fd::{AsRawFd, OwnedFd};
@@ -10,7 +10,7 @@ use gix::objs::Kind;
 use nix::sys::socket::sockopt::PeerCredentials;
 use rustix::fs::{Mode, OFlags};
 
-use crate::object_store::Oid;
+use crate::object_store::hash_object;
 use crate::registry::create_private_dir;
 
 /// Longer paths do not fit into the address of a socket.
@@ -21,11 +21,11 @@ const SOCKET_MARKER: &str = ", socket ";
 /// Where the socket of the store in `folder` belongs: a short name that tells nothing.
 pub(super) fn socket_path(runtime: &Path, folder: &Path) -> io::Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
-    let name = Oid::hash_of(Kind::Blob, folder.as_os_str().as_bytes())?.to_string();
+    let name = hash_object(Kind::Blob, folder.as_os_str().as_bytes())?.to_string();
     Ok(runtime.join(format!("{}.sock", &name[..16])))
 }
 
-/// Listens there. Only who holds the store's lock may: whatever is there is nobody's any more.
+/// Listens there. Only the holder of the store's lock may: a socket that is already there is stale.
 pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     let folder = path.parent().ok_or_else(|| io::Error::other("a socket without a folder"))?;
     create_private_dir(folder)?;
@@ -39,7 +39,7 @@ pub(super) fn listen(path: &Path) -> io::Result<UnixListener> {
     with_short_path(path, |path| UnixListener::bind(path))
 }
 
-/// Connects to the keeper that listens there, if it is ours.
+/// Connects to the owner that listens there, if it runs as the same user.
 pub(super) fn connect(path: &Path) -> io::Result<UnixStream> {
     let stream = with_short_path(path, |path| UnixStream::connect(path))?;
     match is_same_user(&stream)? {
@@ -61,13 +61,13 @@ fn with_short_path<T>(path: &Path, act: impl Fn(&Path) -> io::Result<T>) -> io::
     act(&Path::new("/proc/self/fd").join(folder.as_raw_fd().to_string()).join(name))
 }
 
-/// Tells whether the process at the other end runs as the same user.
+/// True if the process at the other end runs as the same user.
 pub(super) fn is_same_user(stream: &UnixStream) -> io::Result<bool> {
     let peer = nix::sys::socket::getsockopt(stream, PeerCredentials)?;
     Ok(is_allowed(peer.uid(), rustix::process::geteuid().as_raw()))
 }
 
-/// A store serves its owner and nobody else, the administrator neither.
+/// A store serves the user it belongs to and no other, not even the administrator.
 fn is_allowed(peer: u32, own: u32) -> bool {
     peer == own
 }
@@ -80,7 +80,7 @@ pub(super) fn socket_note(path: &Path) -> String {
     }
 }
 
-/// Reads where the present keeper listens; `usual` if it does not say.
+/// Reads where the present owner listens; `usual` if the lock file does not say.
 pub(super) fn read_socket_path(folder: &Path, usual: &Path) -> PathBuf {
     let text = fs_err::read_to_string(folder.join("keeper")).unwrap_or_default();
     match text.split_once(SOCKET_MARKER) {

@@ -15,42 +15,43 @@ use crate::snapshot_store::{SnapshotStore, StoreOpenError};
 use crate::storage_budget::StorageBudget;
 use crate::worktree::{RootPolicy, Worktree};
 
-/// The keeper of a store. Dropped, it finishes what it was asked and lets the lock go.
+/// The owner of a store. When dropped, it finishes its requests and releases the lock.
 pub(super) struct StoreOwner {
-    /// Dropped first: nobody asks any more when the store closes.
+    /// Dropped first, so that no request arrives while the store closes.
     server: Option<StoreServer>,
-    pub(super) shadow: Arc<SnapshotStore>,
-    /// Restores that a keeper before this one left half done.
+    pub(super) store: Arc<SnapshotStore>,
+    /// Restores that an earlier owner left unfinished.
     pub(super) resumed_restores: Vec<RestoreReport>,
 }
 
 impl StoreOwner {
-    /// Becomes the keeper; nothing if somebody else is.
+    /// Becomes the owner; `None` if another process is.
     pub(super) fn try_acquire(
-        place: &StoreLocation,
+        location: &StoreLocation,
         options: &SnapshotOptions,
         data: &Path,
         socket: &Path,
         now: EpochMillis,
     ) -> Result<Option<Self>, SnapshotError> {
-        let worktree = open_worktree(place)?;
+        let worktree = open_worktree(location)?;
         let selection = options.selection_for(&worktree, data);
-        let shadow = match SnapshotStore::open(&place.folder, worktree, selection) {
-            Ok(shadow) => shadow,
+        let store = match SnapshotStore::open(&location.folder, worktree, selection) {
+            Ok(store) => store,
             Err(StoreOpenError::Locked(_)) => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        let stores = place.folder.parent().map(Path::to_owned);
+        let stores = location.folder.parent().map(Path::to_owned);
         let budget = StorageBudget { stores, ..options.budget.clone() };
-        let shadow = Arc::new(shadow.with_budget(budget)?);
-        let resumed = shadow.resume_restores()?;
-        StoreRegistry::record_use(&place.folder, now)?;
+        let store = Arc::new(store.with_budget(budget)?);
+        let resumed = store.restores().resume()?;
+        StoreRegistry::record_use(&location.folder, now)?;
         // Who cannot be asked keeps the store all the same; others wait until it ends.
-        let server = StoreServer::start(socket.to_owned(), place.id.as_str(), shadow.clone()).ok();
+        let server =
+            StoreServer::start(socket.to_owned(), location.id.as_str(), store.clone()).ok();
         if server.is_some() {
-            shadow.announce_socket(&socket::socket_note(socket))?;
+            store.announce_socket(&socket::socket_note(socket))?;
         }
-        Ok(Some(Self { server, shadow, resumed_restores: resumed }))
+        Ok(Some(Self { server, store, resumed_restores: resumed }))
     }
 
     /// True if others can ask.
@@ -60,7 +61,7 @@ impl StoreOwner {
 }
 
 /// Opens the root again; that it may be one was decided when its store was found.
-pub(super) fn open_worktree(place: &StoreLocation) -> Result<Worktree, SnapshotError> {
+pub(super) fn open_worktree(location: &StoreLocation) -> Result<Worktree, SnapshotError> {
     let policy = RootPolicy { by_name: true, home: None };
-    Ok(Worktree::open(&place.root, &policy).map_err(StoreOpenError::Root)?)
+    Ok(Worktree::open(&location.root, &policy).map_err(StoreOpenError::Root)?)
 }

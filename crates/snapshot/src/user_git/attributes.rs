@@ -67,7 +67,7 @@ impl ConvertedPaths {
         if line.is_empty() || line.starts_with(b"#") || line.starts_with(b"[attr]") {
             return;
         }
-        // A quoted pattern may have spaces in it: what follows is not told apart.
+        // A quoted pattern may contain spaces, so the attributes after it cannot be separated.
         let quoted = line.starts_with(b"\"");
         let mut parts = split_words(line);
         let pattern = parts.next().unwrap_or_default();
@@ -78,13 +78,13 @@ impl ConvertedPaths {
         self.patterns.push(ConversionPattern { folder: folder.to_vec(), pattern });
     }
 
-    /// Tells whether a word sets a converting attribute: `-x` and `!x` do not.
+    /// True if a word sets a converting attribute: `-x` and `!x` do not.
     fn is_converting(&self, word: &[u8]) -> bool {
         let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
         CONVERTING_ATTRIBUTES.contains(&name) || self.macros.iter().any(|known| known == name)
     }
 
-    /// Tells whether the file at `path`, from the root of the repository, may be converted.
+    /// True if the file at `path`, from the root of the repository, may be converted.
     pub(crate) fn may_convert(&self, path: &[u8]) -> bool {
         self.patterns.iter().any(|ConversionPattern { folder, pattern }| {
             let Some(path) = path.strip_prefix(&folder[..]) else {

@@ -30,7 +30,7 @@ pub struct RepositoryLocation {
     pub common_dir: PathBuf,
 }
 
-/// Why a repository that is there is not used. Never to be read as "there is none".
+/// Why an existing repository is not used. This is never an absence.
 #[derive(Debug, thiserror::Error)]
 pub enum RepositoryError {
     /// Another user could have written its configuration.
@@ -182,7 +182,7 @@ fn location_from_git_file(
     }
 }
 
-/// Tells whether a git directory names this folder: a linked worktree by its `gitdir` file, a submodule
+/// True if a git directory names this folder: a linked worktree by its `gitdir` file, a submodule
 /// by `core.worktree`.
 fn points_back(location: &RepositoryLocation) -> Result<bool, RepositoryError> {
     let RepositoryLocation { worktree, git_dir, common_dir } = location;
@@ -208,7 +208,7 @@ fn points_back(location: &RepositoryLocation) -> Result<bool, RepositoryError> {
     Ok(canonical_path(&git_dir.join(path_of(&named)))?.as_ref() == Some(worktree))
 }
 
-/// Tells whether git would take it for a git directory.
+/// True if git would take it for a git directory.
 fn is_git_dir(git_dir: &Path, common_dir: &Path) -> Result<bool, RepositoryError> {
     let head = git_dir.join("HEAD");
     let has_head = match fs_err::symlink_metadata(&head) {

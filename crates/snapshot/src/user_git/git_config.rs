@@ -16,13 +16,13 @@ pub(crate) struct GitConfig {
     pub(crate) partial: bool,
     /// Bytes of an object's name.
     pub(crate) id_bytes: usize,
-    /// Each worktree has a configuration of its own.
+    /// Each worktree has its own configuration.
     pub(crate) per_worktree: bool,
     pub(crate) attributes_file: Option<BString>,
     pub(crate) excludes_file: Option<BString>,
     /// Where the files are, as submodules say it.
     pub(crate) worktree: Option<BString>,
-    /// The folders that the user trusts whoever owns them; an empty one takes back those before it.
+    /// The folders that the user trusts regardless of their owner; an empty entry clears those before it.
     pub(crate) safe_directories: Vec<BString>,
 }
 

@@ -1,4 +1,4 @@
-//! The user's index: versions 2 to 4, ids of 20 or 32 bytes, from bytes nobody vouches for.
+//! The user's index: versions 2 to 4, ids of 20 or 32 bytes, from untrusted bytes.
 //!
 //! Anything that is not exactly as git writes it is an error. Extensions that may be skipped are
 //! skipped: what an untracked cache or a file system monitor once said is not believed.
@@ -32,7 +32,7 @@ pub(crate) struct GitIndexEntry {
 }
 
 impl GitIndexEntry {
-    /// Tells whether git itself vouches for the file: no conflict, no promise, no wish.
+    /// True if git vouches for the entry: no conflict, not assumed unchanged, not intended to be added.
     pub(crate) fn is_normal(&self) -> bool {
         self.flags & 0xb000 == 0 && self.more == 0
     }
@@ -63,7 +63,7 @@ impl GitIndex {
         self.paths.get(start..start + entry.length as usize).unwrap_or_default()
     }
 
-    /// Tells whether a file is listed, or lies in a directory that is listed as a whole.
+    /// True if a file is listed, or lies in a directory that is listed as a whole.
     pub(crate) fn contains(&self, path: &[u8]) -> bool {
         let exact =
             |path: &[u8]| self.entries.binary_search_by(|entry| self.path(entry).cmp(path)).is_ok();
@@ -78,7 +78,7 @@ impl GitIndex {
         })
     }
 
-    /// Tells whether anything below a directory is listed.
+    /// True if anything below a directory is listed.
     pub(crate) fn contains_below(&self, folder: &[u8]) -> bool {
         let from = [folder, b"/"].concat();
         let at = self.entries.partition_point(|entry| self.path(entry) < &from[..]);

@@ -1,4 +1,4 @@
-//! The folders that the user's own git settings declare as trusted, whoever owns them.
+//! The folders that the user's own git settings declare as trusted, regardless of their owner.
 
 use std::path::{Path, PathBuf};
 
@@ -47,13 +47,13 @@ impl SafeDirectories {
         }
     }
 
-    /// Tells whether the user trusts a worktree whoever owns it.
+    /// True if the user trusts a worktree regardless of its owner.
     #[must_use]
     pub fn trusts(&self, worktree: &Path) -> bool {
         self.all || self.names_explicitly(worktree)
     }
 
-    /// Tells whether the user named this worktree, or a folder above it, in so many words.
+    /// True if the user named this worktree, or a folder above it, in so many words.
     #[must_use]
     pub fn names_explicitly(&self, worktree: &Path) -> bool {
         let is_below = |parent: &PathBuf| worktree != parent && worktree.starts_with(parent);

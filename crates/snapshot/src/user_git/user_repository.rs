@@ -87,7 +87,7 @@ impl UserRepository {
         Some(Self { git_dir, prefix: lead, excludes, rules, cached_index: Mutex::new(known) })
     }
 
-    /// Tells whether both are the same repository with the same excludes.
+    /// True if both are the same repository with the same excludes.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         (&self.git_dir, &self.prefix, &self.excludes)
             == (&other.git_dir, &other.prefix, &other.excludes)
@@ -98,7 +98,7 @@ impl UserRepository {
         &self.rules
     }
 
-    /// Tells whether [`Self::detect_changes`] would find something.
+    /// True if [`Self::detect_changes`] would find something.
     pub(crate) fn has_changed(&self) -> bool {
         let known = self.cached_index.lock().unwrap_or_else(PoisonError::into_inner);
         known.stamp != index_stat(&self.git_dir.join("index"))
@@ -167,12 +167,12 @@ impl UserRepository {
         Ok(shared.merge(GitConfig::parse(&own)?))
     }
 
-    /// Tells whether the user's index holds this file: then no rule hides it.
+    /// True if the user's index holds this file: then no rule hides it.
     pub(crate) fn tracks(&self, path: &[u8]) -> TrackedStatus {
         self.query_index(path, GitIndex::contains)
     }
 
-    /// Tells whether the user's index holds a file below this directory.
+    /// True if the user's index holds a file below this directory.
     pub(crate) fn tracks_below(&self, path: &[u8]) -> TrackedStatus {
         self.query_index(path, GitIndex::contains_below)
     }

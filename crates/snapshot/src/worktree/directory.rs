@@ -49,7 +49,7 @@ impl DirectoryNames {
 pub(crate) struct WorktreeDir(pub(super) OwnedFd);
 
 impl WorktreeDir {
-    /// Describes a name; nothing if it is not there.
+    /// Describes a name; `None` if it is not there.
     pub(crate) fn stat(&self, name: &[u8]) -> io::Result<Option<FileStat>> {
         match rustix::fs::statat(&self.0, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW) {
             Ok(stat) => Ok(Some(FileStat::from(&stat))),
@@ -119,13 +119,13 @@ impl WorktreeDir {
         &self.0
     }
 
-    /// Tells whether it lies on this device.
+    /// True if it lies on this device.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_on_device(&self, device: u64) -> bool {
         rustix::fs::fstat(&self.0).is_ok_and(|stat| stat.st_dev == device)
     }
 
-    /// Tells whether its file system is one of these kinds.
+    /// True if its file system is one of these kinds.
     #[cfg(target_os = "linux")]
     pub(crate) fn is_on_file_system(&self, kinds: &[u64]) -> bool {
         let kind = rustix::fs::fstatfs(&self.0).ok().and_then(|it| u64::try_from(it.f_type).ok());

@@ -30,7 +30,7 @@ pub struct RootPolicy {
 }
 
 impl RootPolicy {
-    /// Tells whether a real path is refused.
+    /// True if a real path is refused.
     pub(crate) fn refuses(&self, real: &Path) -> bool {
         let home = self.home.as_ref().map(fs_err::canonicalize);
         // What holds the home directory is larger still.
@@ -44,7 +44,7 @@ impl RootPolicy {
 #[derive(Debug, thiserror::Error)]
 pub enum RootError {
     /// It is the home directory, something above it, the root of the file system or a directory of
-    /// the system, and nobody asked for that.
+    /// the system, and the caller did not ask for that.
     #[error("{0} is not captured automatically, because it is too large")]
     Refused(PathBuf),
     /// It is not a directory, or cannot be opened.
@@ -55,7 +55,7 @@ pub enum RootError {
         /// What the kernel said.
         source: io::Error,
     },
-    /// Another directory stands in its place since it was opened.
+    /// It was replaced by another directory since it was opened.
     #[error("{0} is no longer the directory that was opened")]
     Replaced(PathBuf),
 }
@@ -160,7 +160,7 @@ impl Worktree {
         self.open_dir(path.parent().as_ref())
     }
 
-    /// Describes what is at `path`; nothing if it is not there.
+    /// Describes what is at `path`; `None` if it is not there.
     ///
     /// A path that passes a link is an error, not an absence.
     pub(crate) fn stat(&self, path: &RelPath) -> io::Result<Option<FileStat>> {

@@ -2,7 +2,7 @@
 
 use rustix::fs::FileType;
 
-/// What kind of thing a name stands for.
+/// The kind of a directory entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// A file with bytes.
@@ -24,7 +24,7 @@ pub(crate) struct FileStat {
     pub(crate) size: u64,
     /// Nanoseconds since the epoch.
     pub(crate) mtime: i64,
-    /// Nanoseconds since the epoch; the kernel sets it at every change and nobody can set it back.
+    /// Nanoseconds since the epoch; the kernel sets it at every change, and no program can set it back.
     pub(crate) ctime: i64,
     pub(crate) ino: u64,
     pub(crate) dev: u64,
@@ -37,12 +37,12 @@ impl FileStat {
         Ok(Self::from(&rustix::fs::fstat(file)?))
     }
 
-    /// Tells whether the file may be run by its owner, which is all git remembers of its bits.
+    /// True if the file may be run by its owner, which is all git remembers of its bits.
     pub(crate) fn is_executable(&self) -> bool {
         self.perm & 0o100 != 0
     }
 
-    /// Tells whether both describe the same, unchanged file.
+    /// True if both describe the same, unchanged file.
     pub(crate) fn is_unchanged(&self, other: &Self) -> bool {
         Self { nlink: 0, ..*self } == Self { nlink: 0, ..*other }
     }

@@ -1,13 +1,14 @@
-//! Coverage from a picture: made again only when one of its lists changed.
+//! Coverage of a worktree index: rebuilt only when one of its lists changed.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use super::index_folder::{IndexEntry, WorktreeIndex, join_name};
-use super::index_totals::permission_bits;
-use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions, UncoveredReason};
-use crate::object_store::{LeafMode, Oid};
+use super::index_folder::{IndexEntry, IndexFolders, WorktreeIndex, join_name};
+use super::index_totals::{IndexTotals, permission_bits};
+use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions};
+use crate::object_store::{FileMode, Oid};
 use crate::path::RelPath;
+use crate::path_image::UncoveredReason;
 
 /// A coverage, and its commit in the store once it is there.
 #[derive(Clone)]
@@ -21,12 +22,12 @@ pub(super) struct DescribedCoverage {
 }
 
 impl WorktreeIndex {
-    /// What the picture covers, and the commit of it if it is in the store already.
+    /// What the index covers, and the commit of that coverage if it is stored already.
     pub(crate) fn coverage(
         &mut self,
         forced: &Arc<BTreeSet<RelPath>>,
     ) -> (Arc<CaptureCoverage>, Option<Oid>) {
-        self.refresh_usual_permissions();
+        refresh_usual_permissions(&mut self.totals, &self.folders);
         let looked = match &self.described {
             Some(last) if Arc::ptr_eq(&last.forced, forced) => self.totals.has_kind_changes,
             _ => true,
@@ -36,7 +37,7 @@ impl WorktreeIndex {
                 (last.coverage.absent.clone(), last.behind_links.clone())
             }
             (_, false) => (Vec::new(), Vec::new()),
-            (_, true) => self.find_missing_forced(forced),
+            (_, true) => find_missing_forced(&self.folders, forced),
         };
         let is_new = self.described.as_ref().is_none_or(|last| {
             self.totals.is_coverage_stale
@@ -44,7 +45,7 @@ impl WorktreeIndex {
                 || last.behind_links != behind
         });
         if is_new {
-            let coverage = self.build_coverage(absent, &behind);
+            let coverage = build_coverage(&self.totals, absent, &behind);
             let same = self.described.take().filter(|last| *last.coverage == coverage);
             let (coverage, commit) = match same {
                 Some(last) => (last.coverage, last.commit),
@@ -65,12 +66,12 @@ impl WorktreeIndex {
         })
     }
 
-    /// The forced paths when the picture was last described.
+    /// The forced paths when the coverage was last built.
     pub(crate) fn last_forced_paths(&self) -> Arc<BTreeSet<RelPath>> {
         self.described.as_ref().map(|last| last.forced.clone()).unwrap_or_default()
     }
 
-    /// The forced paths that were not when the picture was last described.
+    /// The paths that were forced since the coverage was last built.
     pub(crate) fn newly_forced_paths<'f>(
         &self,
         forced: &'f BTreeSet<RelPath>,
@@ -86,99 +87,100 @@ impl WorktreeIndex {
             last.commit = Some(commit);
         }
     }
+}
 
-    /// Looks which permission bits are usual; all files are asked if the answer is another.
-    fn refresh_usual_permissions(&mut self) {
-        let usual = self.totals.most_common_permissions();
-        if usual == self.totals.usual_permissions {
-            return;
-        }
-        self.totals.usual_permissions = usual;
-        self.totals.unusual_permissions.clear();
-        self.totals.is_coverage_stale = true;
-        for (folder, node) in &self.folders {
-            for (name, item) in &node.entries {
-                if let IndexEntry::File(cached) = item
-                    && let Some(perm) = permission_bits(cached)
-                        .filter(|perm| !self.totals.is_usual_permission(*perm))
-                    && let Ok(path) = RelPath::in_folder(folder, name)
-                {
-                    self.totals.unusual_permissions.insert(path, perm);
-                }
+/// Looks which permission bits are usual; all files are asked if the answer is another.
+fn refresh_usual_permissions(totals: &mut IndexTotals, folders: &IndexFolders) {
+    let usual = totals.most_common_permissions();
+    if usual == totals.usual_permissions {
+        return;
+    }
+    totals.usual_permissions = usual;
+    totals.unusual_permissions.clear();
+    totals.is_coverage_stale = true;
+    for (folder, node) in folders {
+        for (name, item) in &node.entries {
+            if let IndexEntry::File(cached) = item
+                && let Some(perm) =
+                    permission_bits(cached).filter(|perm| !totals.is_usual_permission(*perm))
+                && let Ok(path) = RelPath::in_folder(folder, name)
+            {
+                totals.unusual_permissions.insert(path, perm);
             }
         }
     }
+}
 
-    fn build_coverage(&self, absent: Vec<RelPath>, behind: &[RelPath]) -> CaptureCoverage {
-        let mut skipped = self.totals.skipped.clone();
-        skipped.extend(behind.iter().map(|path| (path.clone(), UncoveredReason::BehindLink)));
-        let nested = self.totals.repos.keys().filter_map(|folder| RelPath::new(&folder[..]).ok());
-        let [file, exec] = self.totals.usual_permissions;
-        let other = self
-            .totals
-            .unusual_permissions
-            .iter()
-            .map(|(path, perm)| (path.clone(), *perm))
-            .collect();
-        CaptureCoverage {
-            scope: CaptureScope::Whole,
-            skipped: skipped.into_iter().collect(),
-            absent,
-            nested: nested.collect(),
-            reserved: self.totals.reserved,
-            permissions: CapturedPermissions { file, exec, other },
+fn build_coverage(
+    totals: &IndexTotals,
+    absent: Vec<RelPath>,
+    behind: &[RelPath],
+) -> CaptureCoverage {
+    let mut skipped = totals.skipped.clone();
+    skipped.extend(behind.iter().map(|path| (path.clone(), UncoveredReason::BehindLink)));
+    let nested = totals.repos.keys().filter_map(|folder| RelPath::new(&folder[..]).ok());
+    let [file, exec] = totals.usual_permissions;
+    let other =
+        totals.unusual_permissions.iter().map(|(path, perm)| (path.clone(), *perm)).collect();
+    CaptureCoverage {
+        scope: CaptureScope::Whole,
+        skipped: skipped.into_iter().collect(),
+        absent,
+        nested: nested.collect(),
+        reserved: totals.reserved,
+        permissions: CapturedPermissions { file, exec, other },
+    }
+}
+
+/// Which forced paths are not there, and which lie behind a link.
+fn find_missing_forced(
+    folders: &IndexFolders,
+    forced: &BTreeSet<RelPath>,
+) -> (Vec<RelPath>, Vec<RelPath>) {
+    let (mut absent, mut behind) = (Vec::new(), Vec::new());
+    for path in forced {
+        match classify_absence(folders, path) {
+            ForcedPathAbsence::Absent => absent.push(path.clone()),
+            ForcedPathAbsence::BehindLink => behind.push(path.clone()),
+            ForcedPathAbsence::Covered => {}
         }
     }
+    (absent, behind)
+}
 
-    /// Which forced paths are not there, and which lie behind a link.
-    fn find_missing_forced(&self, forced: &BTreeSet<RelPath>) -> (Vec<RelPath>, Vec<RelPath>) {
-        let (mut absent, mut behind) = (Vec::new(), Vec::new());
-        for path in forced {
-            match self.classify_absence(path) {
-                ForcedPathAbsence::Absent => absent.push(path.clone()),
-                ForcedPathAbsence::BehindLink => behind.push(path.clone()),
-                ForcedPathAbsence::Covered => {}
+fn classify_absence(folders: &IndexFolders, path: &RelPath) -> ForcedPathAbsence {
+    let mut folder = Vec::new();
+    let mut parts = path.parts().peekable();
+    while let Some(part) = parts.next() {
+        let is_last = parts.peek().is_none();
+        match folders.get(&folder).and_then(|node| node.find(part)) {
+            // A directory is not a file; what is below has other names.
+            None => return ForcedPathAbsence::Absent,
+            Some(IndexEntry::Folder(_)) if is_last => return ForcedPathAbsence::Absent,
+            Some(IndexEntry::Folder(_)) => folder = join_name(&folder, part),
+            Some(IndexEntry::File(_) | IndexEntry::Skipped(_)) if is_last => {
+                return ForcedPathAbsence::Covered;
             }
-        }
-        (absent, behind)
-    }
-
-    fn classify_absence(&self, path: &RelPath) -> ForcedPathAbsence {
-        let mut folder = Vec::new();
-        let mut parts = path.parts().peekable();
-        while let Some(part) = parts.next() {
-            let is_last = parts.peek().is_none();
-            match self.folders.get(&folder).and_then(|node| node.find(part)) {
-                // There is no file of this name; what is below has names of its own.
-                None => return ForcedPathAbsence::Absent,
-                Some(IndexEntry::Folder(_)) if is_last => return ForcedPathAbsence::Absent,
-                Some(IndexEntry::Folder(_)) => folder = join_name(&folder, part),
-                Some(IndexEntry::File(_) | IndexEntry::Skipped(_)) if is_last => {
-                    return ForcedPathAbsence::Covered;
-                }
-                Some(IndexEntry::File(cached)) if cached.leaf.mode == LeafMode::Link => {
-                    return ForcedPathAbsence::BehindLink;
-                }
-                Some(IndexEntry::File(_)) => return ForcedPathAbsence::Absent,
-                // Nothing is below a file, whatever kept it from being read.
-                Some(IndexEntry::Skipped(
-                    UncoveredReason::Special
-                    | UncoveredReason::TooLarge
-                    | UncoveredReason::Changing,
-                )) => {
-                    return ForcedPathAbsence::Absent;
-                }
-                Some(IndexEntry::Skipped(_)) => return ForcedPathAbsence::Covered,
+            Some(IndexEntry::File(cached)) if cached.leaf.mode == FileMode::Link => {
+                return ForcedPathAbsence::BehindLink;
             }
+            Some(IndexEntry::File(_)) => return ForcedPathAbsence::Absent,
+            // Nothing is below a file, whatever kept it from being read.
+            Some(IndexEntry::Skipped(
+                UncoveredReason::Special | UncoveredReason::TooLarge | UncoveredReason::Changing,
+            )) => {
+                return ForcedPathAbsence::Absent;
+            }
+            Some(IndexEntry::Skipped(_)) => return ForcedPathAbsence::Covered,
         }
-        ForcedPathAbsence::Covered
     }
+    ForcedPathAbsence::Covered
 }
 
 /// Why a forced path is not captured.
 enum ForcedPathAbsence {
     Absent,
     BehindLink,
-    /// It is captured, or skipped for a reason that is told.
+    /// It is captured, or skipped for a reason that the coverage states.
     Covered,
 }

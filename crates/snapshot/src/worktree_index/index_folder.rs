@@ -8,11 +8,12 @@ use std::sync::Arc;
 
 use super::index_coverage::DescribedCoverage;
 use super::index_totals::IndexTotals;
-use crate::coverage::UncoveredReason;
+use super::index_trees::build_folder_trees;
 use crate::file_watch::NamesByFolder;
 use crate::ignore_rules::IgnoreRules;
-use crate::object_store::{Oid, TreeLeaf};
+use crate::object_store::{Oid, PackedObject, TreeLeaf};
 use crate::path::RelPath;
+use crate::path_image::UncoveredReason;
 use crate::stat_cache::{self, CachedFile, EntryName, StatCacheWriter};
 use crate::user_git::UserRepository;
 
@@ -42,7 +43,7 @@ pub(crate) struct FolderRules {
 }
 
 impl FolderRules {
-    /// Tells whether the same names are selected in both.
+    /// True if the same names are selected in both.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         let repo = match (&self.repo, &other.repo) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -79,10 +80,13 @@ impl IndexFolder {
     }
 }
 
+/// The folders of a worktree by their path.
+pub(super) type IndexFolders = BTreeMap<Vec<u8>, IndexFolder>;
+
 /// Everything known of one worktree. Folders are named by their path; the root is empty.
 #[derive(Clone, Default)]
 pub(crate) struct WorktreeIndex {
-    pub(super) folders: BTreeMap<Vec<u8>, IndexFolder>,
+    pub(super) folders: IndexFolders,
     pub(super) totals: IndexTotals,
     /// Folders whose tree must be built again.
     pub(super) dirty_folders: BTreeSet<Vec<u8>>,
@@ -96,16 +100,16 @@ pub(crate) struct WorktreeIndex {
 impl WorktreeIndex {
     /// Begins with what an earlier process remembered of the files.
     pub(crate) fn load(path: &Path) -> Self {
-        let mut picture = Self::default();
+        let mut worktree_index = Self::default();
         for (folder, files) in stat_cache::load_stat_cache(path) {
             let items = files.into_iter().map(|(name, cached)| (name, IndexEntry::File(cached)));
             let node = IndexFolder { entries: items.collect(), ..IndexFolder::default() };
-            picture.totals.add_folder(&folder, &node);
-            picture.folders.insert(folder, node);
+            worktree_index.totals.add_folder(&folder, &node);
+            worktree_index.folders.insert(folder, node);
         }
         // What was known before is not what changed.
-        picture.totals.changed = 0;
-        picture
+        worktree_index.totals.changed = 0;
+        worktree_index
     }
 
     /// Writes the stat cache if `always`, or if so much was read that losing it would hurt.
@@ -122,7 +126,7 @@ impl WorktreeIndex {
         saver.finish(path)
     }
 
-    /// Tells whether a capture of the whole worktree made it, so that changes can be added to it.
+    /// True if a capture of the whole worktree made it, so that changes can be added to it.
     pub(crate) fn is_complete(&self) -> bool {
         self.folders.get(&b""[..]).is_some_and(|root| root.is_complete)
     }
@@ -173,7 +177,7 @@ impl WorktreeIndex {
         }
     }
 
-    /// Tells whether all objects the picture relies on are kept.
+    /// True if all objects that the index relies on are kept.
     pub(crate) fn are_objects_kept(&self, kept: &dyn Fn(&Oid) -> bool) -> bool {
         let described = self.described.as_ref().and_then(|it| it.commit);
         let is_kept = |item: &IndexEntry| match item {
@@ -183,6 +187,16 @@ impl WorktreeIndex {
         };
         self.root_tree.into_iter().chain(described).all(|oid| kept(&oid))
             && self.folders.values().flat_map(|node| &node.entries).all(|(_, item)| is_kept(item))
+    }
+
+    /// Builds the trees that changed; `made` gets each that `is_known` denies. Returns the root's.
+    pub(crate) fn build_trees(
+        &mut self,
+        is_known: &dyn Fn(&Oid) -> bool,
+        made: &mut Vec<PackedObject>,
+    ) -> io::Result<Oid> {
+        let Self { folders, dirty_folders, root_tree, .. } = self;
+        build_folder_trees(folders, dirty_folders, root_tree, is_known, made)
     }
 
     /// The repositories in it, by the folder they begin in.
@@ -218,7 +232,7 @@ impl WorktreeIndex {
         names
     }
 
-    /// Tells whether a folder is entered only for files that are tracked or forced.
+    /// True if a folder is entered only for files that are tracked or forced.
     pub(crate) fn is_hidden_folder(&self, folder: &[u8]) -> bool {
         self.folders.get(folder).is_none_or(|node| node.rules.hidden_because.is_some())
     }

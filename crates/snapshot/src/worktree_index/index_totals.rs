@@ -4,13 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::index_folder::{IndexEntry, IndexFolder};
-use crate::coverage::UncoveredReason;
 use crate::path::RelPath;
+use crate::path_image::UncoveredReason;
 use crate::stat_cache::CachedFile;
 use crate::user_git::UserRepository;
 use crate::worktree::FileKind;
 
-/// Sums over a picture.
+/// Sums over a worktree index.
 #[derive(Clone)]
 pub(super) struct IndexTotals {
     pub(super) files: usize,
@@ -25,7 +25,7 @@ pub(super) struct IndexTotals {
     pub(super) usual_permissions: [u32; 2],
     /// The files that have others.
     pub(super) unusual_permissions: BTreeMap<RelPath, u32>,
-    /// Paths that must be looked at again whatever the journal says: nobody knows what they hold, or
+    /// Paths that every scan must visit, whatever the journal says: their content is unknown, or
     /// by which other name they may change.
     pub(super) always_rescanned: BTreeSet<RelPath>,
     /// Files that have another name, through which they may change unseen.

@@ -1,12 +1,13 @@
-//! Trees from a picture: only of folders in which something changed, and of those above.
+//! Trees of a worktree index: built only for changed folders and those above them.
 
 use std::cmp::Ordering;
+use std::collections::BTreeSet;
 use std::io;
 
 use gix::objs::Kind;
 
-use super::index_folder::{IndexEntry, IndexFolder, WorktreeIndex, split_parent};
-use crate::object_store::{Oid, PackedObject};
+use super::index_folder::{IndexEntry, IndexFolder, IndexFolders, split_parent};
+use crate::object_store::{Oid, PackedObject, hash_object};
 use crate::stat_cache::EntryName;
 
 /// How git writes the mode of a directory.
@@ -15,48 +16,60 @@ const FOLDER_MODE: &str = "40000";
 /// Mode, name and object of one line of a tree.
 type TreeLine<'a> = (&'static str, &'a EntryName, Oid);
 
-impl WorktreeIndex {
-    /// Builds what trees are missing; `made` gets each that `is_known` denies.
-    pub(crate) fn build_trees(
-        &mut self,
-        is_known: &dyn Fn(&Oid) -> bool,
-        made: &mut Vec<PackedObject>,
-    ) -> io::Result<Oid> {
-        // A folder sorts before all that is in it, so the last one has nothing left below.
-        while let Some(folder) = self.dirty_folders.pop_last() {
-            let Some(node) = self.folders.get(&folder) else {
-                continue;
-            };
-            let data = encode_tree_lines(node);
-            let tree = match (data.is_empty(), split_parent(&folder)) {
-                (true, Some(_)) => None,
-                (true, None) | (false, _) => Some(add_tree(&data, is_known, made)?),
-            };
-            match split_parent(&folder) {
-                None => self.root_tree = tree,
-                Some((above, name)) => self.set_folder_tree(above, name, tree),
+/// Builds the trees of `dirty` folders and of those above them; returns the tree of the root.
+///
+/// `made` gets each tree that `is_known` denies. A folder's tree is noted in the folder above.
+pub(super) fn build_folder_trees(
+    folders: &mut IndexFolders,
+    dirty: &mut BTreeSet<Vec<u8>>,
+    root: &mut Option<Oid>,
+    is_known: &dyn Fn(&Oid) -> bool,
+    made: &mut Vec<PackedObject>,
+) -> io::Result<Oid> {
+    // A folder sorts before all that is in it, so the last one has nothing left below.
+    while let Some(folder) = dirty.pop_last() {
+        let Some(node) = folders.get(&folder) else {
+            continue;
+        };
+        let data = encode_tree_lines(node);
+        let tree = match (data.is_empty(), split_parent(&folder)) {
+            (true, Some(_)) => None,
+            (true, None) | (false, _) => Some(add_tree(&data, is_known, made)?),
+        };
+        match split_parent(&folder) {
+            None => *root = tree,
+            Some((above, name)) => {
+                if set_folder_tree(folders, above, name, tree) {
+                    dirty.insert(above.to_vec());
+                }
             }
         }
-        match self.root_tree {
-            Some(tree) => Ok(tree),
-            None => add_tree(&[], is_known, made),
-        }
     }
+    match root {
+        Some(tree) => Ok(*tree),
+        None => add_tree(&[], is_known, made),
+    }
+}
 
-    /// Notes the tree of a folder in the folder above.
-    fn set_folder_tree(&mut self, above: &[u8], name: &[u8], tree: Option<Oid>) {
-        let Some(node) = self.folders.get_mut(above) else {
-            return;
-        };
-        let Ok(at) = node.position(name) else {
-            return;
-        };
-        if let IndexEntry::Folder(known) = &mut node.entries[at].1
-            && *known != tree
-        {
+/// Notes the tree of a folder in the folder above; true if it is another one than before.
+fn set_folder_tree(
+    folders: &mut IndexFolders,
+    above: &[u8],
+    name: &[u8],
+    tree: Option<Oid>,
+) -> bool {
+    let Some(node) = folders.get_mut(above) else {
+        return false;
+    };
+    let Ok(at) = node.position(name) else {
+        return false;
+    };
+    match &mut node.entries[at].1 {
+        IndexEntry::Folder(known) if *known != tree => {
             *known = tree;
-            self.dirty_folders.insert(above.to_vec());
+            true
         }
+        IndexEntry::Folder(_) | IndexEntry::File(_) | IndexEntry::Skipped(_) => false,
     }
 }
 
@@ -65,7 +78,7 @@ fn add_tree(
     is_known: &dyn Fn(&Oid) -> bool,
     made: &mut Vec<PackedObject>,
 ) -> io::Result<Oid> {
-    let oid = Oid::hash_of(Kind::Tree, data)?;
+    let oid = hash_object(Kind::Tree, data)?;
     if !is_known(&oid) {
         made.push(PackedObject::with_oid(oid, Kind::Tree, data)?);
     }

@@ -1,6 +1,6 @@
-//! The picture: what the last capture of the whole worktree saw, folder by folder, in memory.
+//! The worktree index: what the last capture of the whole worktree saw, folder by folder, in memory.
 //!
-//! It makes a capture cost what changed: a folder nobody touched keeps its tree, and coverage that did
+//! It makes a capture cost what changed: an unchanged folder keeps its tree, and coverage that did
 //! not change keeps its commit. It owns no file but the stat cache, and it proves nothing by itself:
 //! a walk or the journal says what to look at.
 

@@ -1,4 +1,4 @@
-//! How what was found becomes part of the picture.
+//! Applying the result of a scan to the worktree index.
 
 use std::collections::HashMap;
 
@@ -13,7 +13,7 @@ use crate::worktree_walk::{EntryKind, FolderListing, NamedEntry, ScanDelta};
 pub(crate) struct ScanUpdateReport {
     /// Files added, changed or removed.
     pub(crate) changed: usize,
-    /// Folders that are in the picture no more.
+    /// Folders that are no longer in the index.
     pub(crate) dropped: Vec<Vec<u8>>,
 }
 
@@ -28,15 +28,15 @@ impl ReadOutcomes {
         Self(read.chain(skipped).collect())
     }
 
-    /// What a name is now; nothing if it was gone when it was to be read.
+    /// What a name is now; `None` if it was gone when it was to be read.
     fn resolve_entry(
         &self,
         folder: &[u8],
         name: &[u8],
-        sight: EntryKind,
+        kind: EntryKind,
         old: Option<&IndexEntry>,
     ) -> Option<IndexEntry> {
-        match (sight, old) {
+        match (kind, old) {
             (EntryKind::Known(cached), _) => Some(IndexEntry::File(cached)),
             (EntryKind::Skipped(reason), _) => Some(IndexEntry::Skipped(reason)),
             // Its tree is still right unless something below is touched.
@@ -50,18 +50,18 @@ impl ReadOutcomes {
 impl WorktreeIndex {
     /// Takes in what was found and what reading it gave.
     ///
-    /// After a walk of everything (`whole`), folders that nobody saw are gone.
+    /// After a complete walk (`whole`), folders that were not seen are removed.
     pub(crate) fn apply_scan(
         &mut self,
         found: ScanDelta,
         hashed: HashedFiles,
         whole: bool,
     ) -> ScanUpdateReport {
-        let ScanDelta { entries: glances, mut listings, corrections: notes, .. } = found;
+        let ScanDelta { entries, mut listings, corrections: notes, .. } = found;
         self.unsaved += hashed.read.len();
         let outcomes = ReadOutcomes::new(hashed);
         let mut dropped = Vec::new();
-        glances.into_iter().for_each(|it| self.correct_entry(it, &outcomes, &mut dropped));
+        entries.into_iter().for_each(|it| self.correct_entry(it, &outcomes, &mut dropped));
         // Folders before what is in them.
         listings.sort_by(|one, other| one.folder.cmp(&other.folder));
         listings.into_iter().for_each(|it| self.replace_folder(it, &outcomes, &mut dropped));
@@ -88,8 +88,8 @@ impl WorktreeIndex {
         }
         let old = self.folders.remove(&folder).unwrap_or_default();
         let mut items: Vec<(EntryName, IndexEntry)> = Vec::with_capacity(names.len());
-        for (name, sight) in names {
-            let item = outcomes.resolve_entry(&folder, &name, sight, old.find(&name));
+        for (name, kind) in names {
+            let item = outcomes.resolve_entry(&folder, &name, kind, old.find(&name));
             items.extend(item.map(|item| (name, item)));
         }
         let node =
@@ -120,18 +120,17 @@ impl WorktreeIndex {
 
     fn correct_entry(
         &mut self,
-        glance: NamedEntry,
+        entry: NamedEntry,
         outcomes: &ReadOutcomes,
         dropped: &mut Vec<Vec<u8>>,
     ) {
-        let NamedEntry { folder, name, kind: sight } = glance;
+        let NamedEntry { folder, name, kind } = entry;
         let Some(node) = self.folders.get_mut(&folder) else {
             return;
         };
         let at = node.position(&name);
         let old = at.ok().map(|at| node.entries[at].1.clone());
-        let new =
-            sight.and_then(|sight| outcomes.resolve_entry(&folder, &name, sight, old.as_ref()));
+        let new = kind.and_then(|kind| outcomes.resolve_entry(&folder, &name, kind, old.as_ref()));
         self.totals.update_entry(&folder, &name, old.as_ref(), new.as_ref());
         let is_same = match (&old, &new) {
             (Some(old), Some(new)) => is_same_tree_line(old, new),
@@ -155,7 +154,7 @@ impl WorktreeIndex {
         }
     }
 
-    /// Tells whether the folder above says that this one is one; it may have been seen later.
+    /// True if the folder above says that this one is one; it may have been seen later.
     fn is_listed_as_folder(&self, folder: &[u8]) -> bool {
         let Some((above, name)) = split_parent(folder) else {
             return true;
@@ -180,7 +179,7 @@ impl WorktreeIndex {
     }
 }
 
-/// Tells whether both give the same line of a tree.
+/// True if both give the same line of a tree.
 fn is_same_tree_line(one: &IndexEntry, other: &IndexEntry) -> bool {
     match (one, other) {
         (IndexEntry::File(one), IndexEntry::File(other)) => one.leaf == other.leaf,

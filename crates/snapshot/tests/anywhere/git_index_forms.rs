@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use turnstone_snapshot::{CaptureSelection, PathImage, UncoveredReason, UserGitSettings};
+use turnstone_snapshot::{CaptureRules, PathImage, UncoveredReason, UserGitSettings};
 
 use crate::support::{StoreFixture, path};
 
@@ -10,10 +10,8 @@ const TRACKED: [&str; 6] = [".gitignore", "a.log", "d/e.log", "d/f/g.log", "late
 
 /// Tracked files that a rule hides, and some that are hidden for good.
 fn checkout_with_ignored_tracked_files() -> StoreFixture {
-    let selection = CaptureSelection {
-        user_git: Some(UserGitSettings::default()),
-        ..CaptureSelection::default()
-    };
+    let selection =
+        CaptureRules { user_git: Some(UserGitSettings::default()), ..CaptureRules::default() };
     let case = StoreFixture::with_selection(selection);
     case.git_in(&case.root(), &["init", "-q"]);
     case.write(".gitignore", "*.log\n");
@@ -126,7 +124,7 @@ fn assert_ignored_files_unknown(case: &StoreFixture) {
     let captured = case.capture();
     assert_eq!(case.tree_paths(&captured), [".gitignore", "plain"]);
     for name in ["a.log", "d/e.log", "never.log"] {
-        let image = case.store.path_image(&captured.capture, &path(name)).unwrap();
+        let image = case.store.captures().path_image(&captured.capture, &path(name)).unwrap();
         let reason = UncoveredReason::IndexUnreadable;
         assert!(
             matches!(image, PathImage::Uncovered { reason: found } if found == reason),
@@ -173,7 +171,7 @@ fn broken_index_does_not_make_captured_paths_deleted() {
     fs_err::write(case.at(".git/index"), "broken").unwrap();
     let after = case.capture().capture;
 
-    let plan = case.store.plan_restore(&before, &after, None, false).unwrap();
+    let plan = case.store.planner().plan_restore(&before, &after, None, false).unwrap();
 
     assert!(plan.steps.is_empty(), "{plan:?}");
 }

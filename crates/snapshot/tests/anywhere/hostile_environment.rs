@@ -7,7 +7,8 @@ use std::process::Command;
 fn run_capture_example(dir: &Path, trap: impl FnOnce(&mut Command)) -> String {
     fs_err::create_dir(dir.join("work")).unwrap();
     let test = std::env::current_exe().unwrap();
-    let program: PathBuf = test.parent().and_then(Path::parent).unwrap().join("examples/vault");
+    let program: PathBuf =
+        test.parent().and_then(Path::parent).unwrap().join("examples/snapshot_store");
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     let mut command = Command::new(program);
     command.arg(dir).args(["load", "7", "5"]);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use turnstone_snapshot::{
-    CaptureOutcome, CaptureSelection, PinGroup, RootPolicy, SnapshotStore, UncoveredReason,
+    CaptureOutcome, CaptureRules, PinGroup, RootPolicy, SnapshotStore, UncoveredReason,
     UserGitSettings, Worktree,
 };
 
@@ -16,24 +16,24 @@ fn text() -> String {
     "a line of some length\n".repeat(300)
 }
 
-fn selection() -> CaptureSelection {
-    CaptureSelection { user_git: Some(UserGitSettings::default()), ..CaptureSelection::default() }
+fn selection() -> CaptureRules {
+    CaptureRules { user_git: Some(UserGitSettings::default()), ..CaptureRules::default() }
 }
 
 /// Captures a directory that is not the case's own.
 fn capture_at(root: &Path) -> (TempDir, SnapshotStore, CaptureOutcome) {
-    let store = tempfile::tempdir().unwrap();
+    let dir = tempfile::tempdir().unwrap();
     let worktree = Worktree::open(root, &RootPolicy::default()).unwrap();
-    let shadow = SnapshotStore::open(&store.path().join("store"), worktree, selection()).unwrap();
-    let captured = shadow.capture(&PinGroup::new("test"), NOW).unwrap();
-    (store, shadow, captured)
+    let store = SnapshotStore::open(&dir.path().join("store"), worktree, selection()).unwrap();
+    let captured = store.capture(&PinGroup::new("test"), NOW).unwrap();
+    (dir, store, captured)
 }
 
 /// The paths of a capture, each as `mode path`.
-fn lines(case: &StoreFixture, shadow: &SnapshotStore, captured: &CaptureOutcome) -> Vec<String> {
+fn lines(case: &StoreFixture, store: &SnapshotStore, captured: &CaptureOutcome) -> Vec<String> {
     let tree = captured.capture.tree.to_string();
     let text =
-        case.git_in(shadow.git_dir(), &["ls-tree", "-r", "--format=%(objectmode) %(path)", &tree]);
+        case.git_in(store.git_dir(), &["ls-tree", "-r", "--format=%(objectmode) %(path)", &tree]);
     text.lines().map(str::to_owned).collect()
 }
 
@@ -66,10 +66,10 @@ fn linked_worktree_uses_own_index_and_shared_rules_and_packs() {
     fs_err::write(linked.join("dropped.log"), "d").unwrap();
     fs_err::write(linked.join("secret"), "s").unwrap();
 
-    let (_store, shadow, captured) = capture_at(&linked);
+    let (_store, store, captured) = capture_at(&linked);
 
     assert!(linked.join(".git").is_file());
-    assert_eq!(lines(&case, &shadow, &captured), TRACKED);
+    assert_eq!(lines(&case, &store, &captured), TRACKED);
     assert_eq!(captured.reused, 3);
     let reason = |name: &str| captured.capture.coverage.uncovered_reason(&path(name));
     assert_eq!(reason("secret"), Some(UncoveredReason::Ignored));
@@ -87,9 +87,9 @@ fn worktree_of_bare_repository_is_captured() {
     case.git_in(&linked, &["update-index", "--refresh", "--force-write-index"]);
     fs_err::write(linked.join("dropped.log"), "d").unwrap();
 
-    let (_store, shadow, captured) = capture_at(&linked);
+    let (_store, store, captured) = capture_at(&linked);
 
-    assert_eq!(lines(&case, &shadow, &captured), TRACKED);
+    assert_eq!(lines(&case, &store, &captured), TRACKED);
     assert_eq!(captured.reused, 3);
 }
 
@@ -127,10 +127,10 @@ fn subdirectory_can_be_its_own_root() {
     case.write("sub/mine", "2");
     case.write("sub/:odd*/b", "3");
 
-    let (_store, shadow, captured) = capture_at(&case.at("sub"));
+    let (_store, store, captured) = capture_at(&case.at("sub"));
 
     let all = ["100644 .gitignore", "100644 :odd*/b", "100644 a"];
-    assert_eq!(lines(&case, &shadow, &captured), all);
+    assert_eq!(lines(&case, &store, &captured), all);
     assert!(!case.at("sub/.git").exists());
 }
 
@@ -178,7 +178,7 @@ fn nested_repositories_are_captured_as_files_not_gitlinks() {
 fn user_excludes_file_and_info_exclude_both_apply() {
     let excludes = b"*.user\n".to_vec();
     let case =
-        StoreFixture::with_selection(CaptureSelection { user_excludes: excludes, ..selection() });
+        StoreFixture::with_selection(CaptureRules { user_excludes: excludes, ..selection() });
     case.git_in(&case.root(), &["init", "-q"]);
     case.write(".git/info/exclude", "*.info\n!kept.user\n");
     for name in ["a.user", "a.info", "kept.user", "a", "sub/b.user"] {

@@ -13,16 +13,16 @@ use crate::store_process::{
 
 /// What holds after a step from one state to another that may have failed anywhere.
 fn check_between_states(dir: &Path, states: &WorktreeStates, from: usize, to: usize) -> Fallible {
-    let shadow = check_store(dir, &[])?;
+    let store = check_store(dir, &[])?;
     check_no_temp_files(&dir.join("work"))?;
-    let mut ids = shadow.list_captures(&PinGroup::new("states"))?;
+    let mut ids = store.captures().list(&PinGroup::new("states"))?;
     ids.reverse();
     let [from, to] = [from, to].map(|index| ids[index % states.len()]);
-    let (from, to) = (shadow.get_capture(&from)?, shadow.get_capture(&to)?);
-    let now = shadow.capture(&PinGroup::new("judge"), EpochMillis(1))?.capture;
+    let (from, to) = (store.captures().get(&from)?, store.captures().get(&to)?);
+    let now = store.capture(&PinGroup::new("judge"), EpochMillis(1))?.capture;
     let options = DiffOptions::default();
-    let new = shadow.diff_captures(&to, &now, &options)?;
-    let old = shadow.diff_captures(&from, &now, &options)?;
+    let new = store.diffs().between(&to, &now, &options)?;
+    let old = store.diffs().between(&from, &now, &options)?;
     let is_damaged = |path| new.files.iter().any(|file| file.path == path);
     match old.files.into_iter().find(|file| is_damaged(file.path.clone())) {
         Some(file) => Err(format!("{} is neither old nor new", file.path).into()),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    CaptureSelection, Oid, PathImage, PinGroup, RootPolicy, SnapshotStore, Worktree,
+    CaptureRules, Oid, PathImage, PinGroup, RootPolicy, SnapshotStore, Worktree,
 };
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -15,7 +15,7 @@ pub(crate) type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 pub(crate) fn store_process_command(dir: &Path, args: &[&str]) -> Fallible<Command> {
     let test = std::env::current_exe()?;
     let folder = test.parent().and_then(Path::parent).ok_or("no target directory")?;
-    let program: PathBuf = folder.join("examples/vault");
+    let program: PathBuf = folder.join("examples/snapshot_store");
     #[expect(clippy::disallowed_methods, reason = "the program under test")]
     let mut command = Command::new(program);
     command.arg(dir).args(args);
@@ -35,28 +35,28 @@ pub(crate) fn acknowledged_captures(lines: &[String]) -> Vec<(Oid, Oid)> {
 pub(crate) fn check_store(dir: &Path, acks: &[(Oid, Oid)]) -> Fallible<SnapshotStore> {
     fs_err::create_dir_all(dir.join("work"))?;
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
-    let shadow = SnapshotStore::open(&dir.join("store"), worktree, CaptureSelection::default())?;
+    let store = SnapshotStore::open(&dir.join("store"), worktree, CaptureRules::default())?;
     for (id, tree) in acks.iter().collect::<BTreeSet<_>>() {
-        let capture = shadow.get_capture(id).map_err(|error| format!("{id}: {error}"))?;
+        let capture = store.captures().get(id).map_err(|error| format!("{id}: {error}"))?;
         if capture.tree != *tree {
             return Err(format!("{id} has another tree").into());
         }
-        let image = shadow.path_image(&capture, &"d0/f0".parse()?)?;
+        let image = store.captures().path_image(&capture, &"d0/f0".parse()?)?;
         if let PathImage::Uncovered { reason } = image {
             return Err(format!("{id}: d0/f0 is {reason:?}").into());
         }
     }
-    for entry in fs_err::read_dir(shadow.git_dir().join("objects/pack"))? {
+    for entry in fs_err::read_dir(store.git_dir().join("objects/pack"))? {
         let name = entry?.file_name();
         if name.to_string_lossy().contains("tmp_") {
             return Err(format!("{} is left", name.display()).into());
         }
     }
-    shadow.resume_restores()?;
-    let captured = shadow.capture(&PinGroup::new("after"), EpochMillis(1))?;
-    shadow.get_capture(&captured.capture.id)?;
-    fsck(shadow.git_dir())?;
-    Ok(shadow)
+    store.restores().resume()?;
+    let captured = store.capture(&PinGroup::new("after"), EpochMillis(1))?;
+    store.captures().get(&captured.capture.id)?;
+    fsck(store.git_dir())?;
+    Ok(store)
 }
 
 /// Git's own judgement of the store.
@@ -69,7 +69,7 @@ fn fsck(git_dir: &Path) -> Fallible {
     if output.status.success() { Ok(()) } else { Err(said.into()) }
 }
 
-/// The worktrees that `vault states` made.
+/// The worktrees that `handle states` made.
 pub(crate) struct WorktreeStates {
     acks: Vec<(Oid, Oid)>,
 }
@@ -103,17 +103,20 @@ impl WorktreeStates {
         let last = lines.iter().rev().find_map(|line| line.strip_prefix("done "));
         let last = last.and_then(|line| line.split(' ').next()?.parse::<usize>().ok());
         let last = last.unwrap_or(self.len() - 1);
-        let shadow = check_store(dir, &[])?;
-        let found = shadow.capture(&PinGroup::new("judge"), EpochMillis(1))?.capture;
+        let store = check_store(dir, &[])?;
+        let found = store.capture(&PinGroup::new("judge"), EpochMillis(1))?.capture;
         if found.tree != self.tree(last) && found.tree != self.tree(last + 1) {
-            let next = shadow.get_capture(&self.acks[(last + 1) % self.len()].0)?;
-            let diff =
-                shadow.diff_captures(&next, &found, &turnstone_snapshot::DiffOptions::default())?;
+            let next = store.captures().get(&self.acks[(last + 1) % self.len()].0)?;
+            let diff = store.diffs().between(
+                &next,
+                &found,
+                &turnstone_snapshot::DiffOptions::default(),
+            )?;
             let diff = String::from_utf8_lossy(&diff.patch()).into_owned();
             return Err(format!("not state {last} and not the next: {diff}").into());
         }
         for (id, _) in &self.acks {
-            shadow.get_capture(id)?;
+            store.captures().get(id)?;
         }
         check_no_temp_files(&dir.join("work"))
     }

@@ -10,7 +10,7 @@ use crate::fixture::{JournalFixture, NOW};
 fn unchanged_worktree_capture_scans_and_writes_nothing() {
     let site = JournalFixture::without_journal();
     site.write("a/b", "1");
-    site.store.start_journal();
+    site.store.journal().start();
     let first = site.capture();
 
     let second = site.capture_by_journal("nothing");
@@ -87,7 +87,7 @@ fn swapped_folders_are_tracked_correctly() {
 fn changed_ignore_rules_update_the_selection() {
     let site = JournalFixture::without_journal();
     site.git("", &["init", "-q"]);
-    site.store.start_journal();
+    site.store.journal().start();
     site.capture();
     for name in ["a.log", "sub/a.log", "sub/deep/a.log", "keep"] {
         site.write(name, name);
@@ -124,7 +124,7 @@ fn new_nested_repository_is_captured_by_its_own_rules() {
     site.write(".gitignore", "vendor/\n");
     site.write("vendor/x", "x");
     site.write("plain/y", "y");
-    site.store.start_journal();
+    site.store.journal().start();
     assert_eq!(site.capture().files, 2);
     site.write("vendor/y", "ignored, and not told");
     assert_eq!(site.capture_by_journal("ignored").changed, 0);
@@ -148,7 +148,7 @@ fn forced_paths_in_ignored_folders_are_captured() {
     site.write(".gitignore", "out/\n");
     site.write("out/deep/file", "1");
     site.write("out/other", "o");
-    site.store.start_journal();
+    site.store.journal().start();
     assert_eq!(site.capture().files, 1);
     let paths = ["out/deep/file", "out/later"].map(|text| text.parse().unwrap()).into();
     site.store.capture_named(&PinGroup::new("named"), &paths, true, NOW).unwrap();
@@ -201,8 +201,8 @@ fn journal_reports_changes_made_by_a_restore() {
     fs_err::remove_dir_all(site.at("d")).unwrap();
     let after = site.capture_by_journal("after").capture;
 
-    let plan = site.store.plan_restore(&before, &after, None, false).unwrap();
-    site.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
+    let plan = site.store.planner().plan_restore(&before, &after, None, false).unwrap();
+    site.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
 
     assert_eq!(site.capture_by_journal("restored").capture.tree, before.tree);
 }
@@ -216,7 +216,7 @@ fn reopened_store_walks_once_then_uses_the_journal() {
     site.write("b", "while nobody listened");
     site.store = crate::fixture::open_store(site.dir.path(), "store");
     assert_eq!(site.capture().journal, JournalState::Off);
-    site.store.start_journal();
+    site.store.journal().start();
     assert_eq!(site.capture().journal, JournalState::Starting);
     site.write("c", "c");
     site.capture_by_journal("after");
@@ -230,14 +230,14 @@ fn gc_forces_a_walk_only_if_needed_objects_were_dropped() {
     site.write("a", "2");
     let kept = site.capture_by_journal("kept").capture;
     let later = NOW.plus(7_200_000);
-    site.store.gc(&[PinGroup::new("test")].into(), later, false).unwrap();
+    site.store.collector().gc(&[PinGroup::new("test")].into(), later, false).unwrap();
     assert_eq!(site.capture_by_journal("nothing needed went").capture.id, kept.id);
 
-    site.store.gc(&[PinGroup::new("none")].into(), later, false).unwrap();
+    site.store.collector().gc(&[PinGroup::new("none")].into(), later, false).unwrap();
     let captured = site.capture();
     assert_eq!((captured.mode, captured.is_new), (CaptureMode::Walk, true));
     site.assert_equals_walk(&captured, "made again");
-    assert!(site.store.get_capture(&captured.capture.id).is_ok());
+    assert!(site.store.captures().get(&captured.capture.id).is_ok());
     site.write("b", "b");
     site.capture_by_journal("and on");
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    CaptureMode, CaptureOutcome, CaptureSelection, JournalState, PinGroup, RootPolicy,
-    SnapshotStore, Worktree,
+    CaptureMode, CaptureOutcome, CaptureRules, JournalState, PinGroup, RootPolicy, SnapshotStore,
+    Worktree,
 };
 
 pub(crate) const NOW: EpochMillis = EpochMillis(1_794_728_448_904);
@@ -32,7 +32,7 @@ impl JournalFixture {
 
     fn start_journal(self) -> Self {
         let site = self;
-        site.store.start_journal();
+        site.store.journal().start();
         let first = site.capture();
         assert_eq!((first.mode, first.journal), (CaptureMode::Walk, JournalState::Starting));
         site
@@ -46,8 +46,8 @@ impl JournalFixture {
     fn without_journal_in(dir: TempDir) -> Self {
         fs_err::create_dir(dir.path().join("work")).unwrap();
         fs_err::create_dir(dir.path().join("outside")).unwrap();
-        let (shadow, walker) = (open_store(dir.path(), "store"), open_store(dir.path(), "walker"));
-        Self { dir, store: shadow, walking_store: walker }
+        let (store, walker) = (open_store(dir.path(), "store"), open_store(dir.path(), "walker"));
+        Self { dir, store, walking_store: walker }
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -135,6 +135,6 @@ impl JournalFixture {
 
 pub(crate) fn open_store(dir: &Path, store: &str) -> SnapshotStore {
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default()).unwrap();
-    let selection = CaptureSelection { max_file_bytes: 5000, ..CaptureSelection::default() };
+    let selection = CaptureRules { max_file_bytes: 5000, ..CaptureRules::default() };
     SnapshotStore::open(&dir.join(store), worktree, selection).unwrap()
 }

@@ -29,7 +29,7 @@ fn watch_limit_makes_captures_walk_and_report_it() {
     }
     let scenario = fail::FailScenario::setup();
     fail::cfg("snapshot::watch_limit", "5*off->return").unwrap();
-    site.store.start_journal();
+    site.store.journal().start();
     for round in 0..3 {
         site.write("d3/a", &format!("{round}"));
         let captured = site.capture();
@@ -39,9 +39,9 @@ fn watch_limit_makes_captures_walk_and_report_it() {
         );
         site.assert_equals_walk(&captured, "limit");
     }
-    assert_eq!(site.store.journal_status().watched, 0);
+    assert_eq!(site.store.journal().status().watched, 0);
     scenario.teardown();
-    assert_eq!(site.store.start_journal().state, JournalState::Starting);
+    assert_eq!(site.store.journal().start().state, JournalState::Starting);
     site.capture();
     site.write("d3/a", "again");
     site.capture_by_journal("and on");
@@ -102,17 +102,17 @@ fn audit_finds_unreported_change_and_distrusts_journal() {
     site.write("a", "1");
     site.write("b", "1");
     site.capture_by_journal("before");
-    assert!(site.store.audit_journal(NOW).unwrap().missed.is_empty());
+    assert!(site.store.journal().audit(NOW).unwrap().missed.is_empty());
     fs_err::hard_link(site.at("a"), site.outside("a")).unwrap();
     fs_err::write(site.outside("a"), "changed unseen").unwrap();
     site.write("b", "not yet told, but noted");
 
-    let audit = site.store.audit_journal(NOW).unwrap();
+    let audit = site.store.journal().audit(NOW).unwrap();
 
     assert_eq!(audit.missed, ["a".parse().unwrap()]);
-    let status = site.store.journal_status();
+    let status = site.store.journal().status();
     assert_eq!((status.state, status.missed), (JournalState::Distrusted, 1));
-    assert_eq!(site.store.start_journal().state, JournalState::Distrusted);
+    assert_eq!(site.store.journal().start().state, JournalState::Distrusted);
     let captured = site.capture();
     assert_eq!((captured.mode, captured.journal), (CaptureMode::Walk, JournalState::Distrusted));
     site.assert_equals_walk(&captured, "walked");
@@ -124,10 +124,10 @@ fn audit_before_journal_start_compares_nothing() {
     site.write("a", "1");
     site.capture();
     site.write("a", "2");
-    assert_eq!(site.store.audit_journal(NOW).unwrap().files, 0);
-    site.store.start_journal();
-    assert_eq!(site.store.audit_journal(NOW).unwrap().files, 0);
-    assert_eq!(site.store.journal_status().state, JournalState::Starting);
+    assert_eq!(site.store.journal().audit(NOW).unwrap().files, 0);
+    site.store.journal().start();
+    assert_eq!(site.store.journal().audit(NOW).unwrap().files, 0);
+    assert_eq!(site.store.journal().status().state, JournalState::Starting);
 }
 
 /// Proves R8.
@@ -135,13 +135,13 @@ fn audit_before_journal_start_compares_nothing() {
 fn audit_is_due_after_ten_minutes_of_captures() {
     let site = JournalFixture::new();
     let minutes = |count: i64| NOW.plus(count * 60_000);
-    assert!(!site.store.is_audit_due(minutes(11)), "nothing relied on the journal");
+    assert!(!site.store.journal().is_audit_due(minutes(11)), "nothing relied on the journal");
     site.capture_by_journal("activity");
-    assert!(!site.store.is_audit_due(minutes(9)));
-    assert!(site.store.is_audit_due(minutes(10)));
-    site.store.audit_journal(minutes(10)).unwrap();
-    assert!(!site.store.is_audit_due(minutes(30)));
-    assert_eq!(site.store.journal_status().audits, 1);
+    assert!(!site.store.journal().is_audit_due(minutes(9)));
+    assert!(site.store.journal().is_audit_due(minutes(10)));
+    site.store.journal().audit(minutes(10)).unwrap();
+    assert!(!site.store.journal().is_audit_due(minutes(30)));
+    assert_eq!(site.store.journal().status().audits, 1);
 }
 
 /// The stat of a file changes without its bytes when it gets a second name: that is no miss.
@@ -162,7 +162,7 @@ fn audit_during_concurrent_writes_reports_no_misses() {
             }
         });
         for _ in 0..30 {
-            let audit = site.store.audit_journal(NOW).unwrap();
+            let audit = site.store.journal().audit(NOW).unwrap();
             assert!(audit.missed.is_empty(), "{:?}", audit.missed);
             site.capture();
         }

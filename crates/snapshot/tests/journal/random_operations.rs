@@ -147,19 +147,19 @@ fn run_random_operations(seed: u64, sly: bool, captures: u64) {
         let captured = site.capture();
         if let Some(wrong) = site.difference_from_walk(&captured) {
             // Only what the kernel does not tell may be missed, and the audit must find it.
-            let audit = site.store.audit_journal(crate::fixture::NOW).unwrap();
+            let audit = site.store.journal().audit(crate::fixture::NOW).unwrap();
             assert!(!audit.missed.is_empty(), "{what}: not found by the audit: {wrong}");
             let names =
                 |path: &RelPath| fs_err::metadata(site.at(&path.to_string())).unwrap().nlink();
             assert!(sly || audit.missed.iter().all(|path| names(path) > 1), "{what}: {wrong}");
-            assert_eq!(site.store.journal_status().state, JournalState::Distrusted, "{what}");
+            assert_eq!(site.store.journal().status().state, JournalState::Distrusted, "{what}");
             site.assert_equals_walk(&site.capture(), &what);
             drop(std::mem::replace(
                 &mut site.store,
                 crate::fixture::open_store(site.dir.path(), "spare"),
             ));
             site.store = crate::fixture::open_store(site.dir.path(), "store");
-            site.store.start_journal();
+            site.store.journal().start();
             site.capture();
         } else if round % 50 == 49 {
             site.assert_equals_fresh_store(&captured, &what);

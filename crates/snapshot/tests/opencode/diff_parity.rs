@@ -9,7 +9,7 @@ fn between(case: &StoreFixture, edit: impl FnOnce()) -> CaptureDiff {
     let before = track(&case.store);
     edit();
     let after = track(&case.store);
-    case.store.diff_captures(&before, &after, &DiffOptions::default()).expect("compared")
+    case.store.diffs().between(&before, &after, &DiffOptions::default()).expect("compared")
 }
 
 fn row(file: &PathDiff) -> (String, DiffStatus, usize, usize) {
@@ -102,7 +102,7 @@ fn over_100_diff_rows_keep_git_order_and_patches() {
     }
     let after = track(&case.store);
 
-    let diff = case.store.diff_captures(&before, &after, &DiffOptions::default()).unwrap();
+    let diff = case.store.diffs().between(&before, &after, &DiffOptions::default()).unwrap();
 
     let names: Vec<String> = diff.files.iter().map(|file| file.path.to_string()).collect();
     let trees = [before.tree.to_string(), after.tree.to_string()];

@@ -1,6 +1,6 @@
 //! What is captured and listed, and what is not.
 
-use turnstone_snapshot::{CaptureSelection, DiffOptions, UncoveredReason};
+use turnstone_snapshot::{CaptureRules, DiffOptions, UncoveredReason};
 
 use crate::fixture::{bootstrap, diff, patch, paths, track};
 use crate::support::{StoreFixture, path};
@@ -39,7 +39,7 @@ fn links_including_self_links_are_listed_as_links() {
 /// 8.1.9 differs: 2 MiB are captured; what passes the limit is named, and is no deletion.
 #[test]
 fn large_files_are_captured_and_oversized_files_are_listed() {
-    let selection = CaptureSelection { max_file_bytes: 3 << 20, ..CaptureSelection::default() };
+    let selection = CaptureRules { max_file_bytes: 3 << 20, ..CaptureRules::default() };
     let case = StoreFixture::with_selection(selection);
     let before = track(&case.store);
     case.write("large", vec![b'x'; (2 << 20) + 1]);
@@ -51,7 +51,7 @@ fn large_files_are_captured_and_oversized_files_are_listed() {
 
     assert!(diff.files.is_empty());
     assert_eq!(diff.not_covered, [(path("large"), UncoveredReason::TooLarge)]);
-    assert!(CaptureSelection::default().max_file_bytes >= 50_000_000);
+    assert!(CaptureRules::default().max_file_bytes >= 50_000_000);
 }
 
 /// 8.1.23.
@@ -88,9 +88,9 @@ fn directories_with_unusual_names_are_listed() {
         case.write(".gitignore", "ignored-later\n");
         let options = DiffOptions { scope: Some(path(name)), ..DiffOptions::default() };
 
-        let disk = case.store.diff_worktree(&before, &options).unwrap();
+        let disk = case.store.diffs().with_worktree(&before, &options).unwrap();
         let after = track(&case.store);
-        let between = case.store.diff_captures(&before, &after, &options).unwrap();
+        let between = case.store.diffs().between(&before, &after, &options).unwrap();
 
         let listed = ["gone", "kept", "new"].map(|file| format!("{name}/{file}"));
         assert_eq!(paths(&disk), listed);
@@ -115,7 +115,7 @@ fn newly_ignored_file_is_uncovered() {
 
     let disk = diff(&case, &before);
     let after = track(&case.store);
-    let between = case.store.diff_captures(&before, &after, &DiffOptions::default()).unwrap();
+    let between = case.store.diffs().between(&before, &after, &DiffOptions::default()).unwrap();
 
     for diff in [disk, between] {
         assert_eq!(paths(&diff), [".gitignore", "a.txt", "new.txt"]);
@@ -126,8 +126,7 @@ fn newly_ignored_file_is_uncovered() {
 /// 8.1.30, 31.
 #[test]
 fn repository_and_user_excludes_both_apply() {
-    let selection =
-        CaptureSelection { user_excludes: b"*.user\n".to_vec(), ..CaptureSelection::default() };
+    let selection = CaptureRules { user_excludes: b"*.user\n".to_vec(), ..CaptureRules::default() };
     let case = StoreFixture::with_selection(selection);
     case.git_in(&case.root(), &["init", "-q"]);
     let before = track(&case.store);
@@ -138,7 +137,7 @@ fn repository_and_user_excludes_both_apply() {
 
     assert_eq!(patch(&case, &before), ["seen"]);
     let after = track(&case.store);
-    let between = case.store.diff_captures(&before, &after, &DiffOptions::default()).unwrap();
+    let between = case.store.diffs().between(&before, &after, &DiffOptions::default()).unwrap();
     assert_eq!(paths(&between), ["seen"]);
 }
 

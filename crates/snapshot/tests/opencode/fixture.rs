@@ -19,8 +19,8 @@ pub(crate) fn bootstrap() -> StoreFixture {
 }
 
 /// `track`: a capture.
-pub(crate) fn track(shadow: &SnapshotStore) -> Capture {
-    shadow.capture(&PinGroup::new("session"), NOW).expect("captured").capture
+pub(crate) fn track(store: &SnapshotStore) -> Capture {
+    store.capture(&PinGroup::new("session"), NOW).expect("captured").capture
 }
 
 /// `patch`: the paths that differ from a capture now.
@@ -29,7 +29,7 @@ pub(crate) fn patch(case: &StoreFixture, from: &Capture) -> Vec<String> {
 }
 
 pub(crate) fn diff(case: &StoreFixture, from: &Capture) -> CaptureDiff {
-    case.store.diff_worktree(from, &DiffOptions::default()).expect("compared")
+    case.store.diffs().with_worktree(from, &DiffOptions::default()).expect("compared")
 }
 
 pub(crate) fn paths(diff: &CaptureDiff) -> Vec<String> {
@@ -38,33 +38,34 @@ pub(crate) fn paths(diff: &CaptureDiff) -> Vec<String> {
 
 /// What takes back everything that happened between two captures.
 pub(crate) fn target_states(
-    shadow: &SnapshotStore,
+    store: &SnapshotStore,
     before: &Capture,
     after: &Capture,
 ) -> Vec<TargetState> {
-    let diff = shadow.diff_captures(before, after, &DiffOptions::default()).expect("compared");
-    let image = |capture, path: &RelPath| shadow.path_image(capture, path).expect("readable");
-    let wish = |path: RelPath| {
+    let diff = store.diffs().between(before, after, &DiffOptions::default()).expect("compared");
+    let image =
+        |capture, path: &RelPath| store.captures().path_image(capture, path).expect("readable");
+    let wanted = |path: RelPath| {
         let (base, target) = (Some(image(after, &path)), image(before, &path));
         TargetState::new(path, base, target)
     };
-    diff.files.into_iter().map(|file| wish(file.path)).collect()
+    diff.files.into_iter().map(|file| wanted(file.path)).collect()
 }
 
 /// `revert`: takes back what happened since a capture.
-pub(crate) fn revert(shadow: &SnapshotStore, before: &Capture) -> RestoreReport {
-    let after = track(shadow);
-    undo_changes(shadow, before, &after)
+pub(crate) fn revert(store: &SnapshotStore, before: &Capture) -> RestoreReport {
+    let after = track(store);
+    undo_changes(store, before, &after)
 }
 
 /// Takes back what happened between two captures, and keeps what happened since.
 pub(crate) fn undo_changes(
-    shadow: &SnapshotStore,
+    store: &SnapshotStore,
     before: &Capture,
     after: &Capture,
 ) -> RestoreReport {
-    let plan = shadow.plan_targets(&target_states(shadow, before, after)).expect("planned");
-    shadow.apply_plan(&plan, &PinGroup::new("guard"), NOW).expect("applied")
+    let plan = store.planner().plan_targets(&target_states(store, before, after)).expect("planned");
+    store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).expect("applied")
 }
 
 /// The files and links of a worktree, and its empty directories.

@@ -15,7 +15,10 @@ use crate::support::{NOW, StoreFixture, path};
 /// The example beside this test program.
 fn example_program() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
-    test.parent().and_then(Path::parent).expect("a target directory").join("examples/vault")
+    test.parent()
+        .and_then(Path::parent)
+        .expect("a target directory")
+        .join("examples/snapshot_store")
 }
 
 /// S1: paths of a plan or a list that lead outside are no paths at all.
@@ -50,7 +53,7 @@ fn hostile_stored_plan_is_rejected_and_writes_nothing() {
         let at = plans.join(format!("{file}.json"));
         fs_err::write(&at, text).unwrap();
 
-        assert!(case.store.resume_restores().is_err(), "{id}");
+        assert!(case.store.restores().resume().is_err(), "{id}");
 
         fs_err::remove_file(at).unwrap();
     }
@@ -76,7 +79,7 @@ fn plan_undo_of_edits(case: &StoreFixture) -> RestorePlan {
     case.remove("d/b");
     case.write("d/added", "new");
     let now = track(&case.store);
-    case.store.plan_restore(&before, &now, None, false).unwrap()
+    case.store.planner().plan_restore(&before, &now, None, false).unwrap()
 }
 
 /// S2, R16: before any one of its writes, the directory is swapped for a link that leads outside.
@@ -98,7 +101,7 @@ fn directory_replaced_by_link_before_restore_is_not_followed() {
         })
         .unwrap();
 
-        case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).ok();
+        case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).ok();
 
         fail::remove("snapshot::touch");
         swapped += usize::from(case.at("d").is_symlink());
@@ -127,8 +130,8 @@ fn directory_replaced_by_link_during_restore_is_not_followed() {
                     fs_err::rename(&aside, &dir).ok();
                 }
             });
-            case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).ok();
-            case.store.resume_restores().ok();
+            case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).ok();
+            case.store.restores().resume().ok();
             stop.store(true, Ordering::Relaxed);
         });
         assert_eq!(contents(&outside), kept);

@@ -1,7 +1,7 @@
 //! Taking back: exactly what was done, whatever the names, and nothing else.
 
 use turnstone_snapshot::{
-    CaptureSelection, DiffOptions, DiffStatus, PathImage, PinGroup, SnapshotStore, TargetState,
+    CaptureRules, DiffOptions, DiffStatus, PathImage, PinGroup, SnapshotStore, TargetState,
 };
 use turnstone_testkit::fixture::SeededRng;
 
@@ -108,12 +108,13 @@ fn revert_of_nothing_or_unknown_paths_is_a_no_op() {
     let start = contents(&case.root());
     let report = case
         .store
-        .apply_plan(&case.store.plan_targets(&[]).unwrap(), &PinGroup::new("guard"), NOW)
+        .restores()
+        .apply_plan(&case.store.planner().plan_targets(&[]).unwrap(), &PinGroup::new("guard"), NOW)
         .unwrap();
     assert_eq!(report, turnstone_snapshot::RestoreReport::default());
     let nowhere = TargetState::new(path("no/where"), Some(PathImage::Absent), PathImage::Absent);
 
-    let plan = case.store.plan_targets(&[nowhere]).unwrap();
+    let plan = case.store.planner().plan_targets(&[nowhere]).unwrap();
 
     assert_eq!((plan.steps.len(), plan.unchanged.len()), (0, 1));
     assert_eq!(contents(&case.root()), start);
@@ -209,9 +210,9 @@ fn restore_with_keep_added_restores_only_other_files() {
     case.write("b.txt", "modified");
     case.write("new.txt", "stays");
     let now = track(&case.store);
-    let plan = case.store.plan_restore(&target, &now, None, true).unwrap();
+    let plan = case.store.planner().plan_restore(&target, &now, None, true).unwrap();
 
-    case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
+    case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
 
     let texts = ["a.txt", "b.txt", "new.txt"].map(|name| case.read(name));
     assert_eq!(texts, ["A content", "B content", "stays"]);
@@ -228,10 +229,10 @@ fn restoring_a_directory_leaves_siblings_alone() {
     case.write("back/b", "edited by hand");
     let now = track(&case.store);
     let front = paths_of(&["front"]);
-    let plan = case.store.plan_restore(&target, &now, Some(&front), false).unwrap();
+    let plan = case.store.planner().plan_restore(&target, &now, Some(&front), false).unwrap();
     assert_eq!(plan.steps.len(), 1);
 
-    case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
+    case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
 
     assert_eq!((case.read("front/f"), case.read("back/b")), ("1".into(), "edited by hand".into()));
 }
@@ -271,13 +272,13 @@ fn linked_worktrees_and_projects_are_isolated() {
     git(&["worktree", "add", "-q", linked.to_str().unwrap()]);
     let worktree = turnstone_snapshot::Worktree::open(&linked, &Default::default()).unwrap();
     let store = case.dir.path().join("store of the linked one");
-    let other = SnapshotStore::open(&store, worktree, CaptureSelection::default()).unwrap();
+    let other = SnapshotStore::open(&store, worktree, CaptureRules::default()).unwrap();
     let (here, there) = (track(&case.store), track(&other));
     case.write("shared.txt", "primary");
     case.write("only-here.txt", "p");
     fs_err::write(linked.join("shared.txt"), "linked").unwrap();
 
-    let diff = other.diff_worktree(&there, &DiffOptions::default()).unwrap();
+    let diff = other.diffs().with_worktree(&there, &DiffOptions::default()).unwrap();
     assert_eq!(paths(&diff), ["shared.txt"]);
     assert_eq!(patch(&case, &here), ["only-here.txt", "shared.txt"]);
     revert(&other, &there);
@@ -308,17 +309,18 @@ fn undoing_one_actor_never_alters_other_paths() {
             let before = case.capture_named(&[&name]).capture;
             edit(&case, &name, &mut rng, if is_agent { "agent" } else { "human" });
             let after = case.capture_named(&[&name]).capture;
-            let image = |capture| case.store.path_image(capture, &path(&name)).unwrap();
+            let image = |capture| case.store.captures().path_image(capture, &path(&name)).unwrap();
             if is_agent && image(&before) != image(&after) {
                 own.push(TargetState::new(path(&name), Some(image(&after)), image(&before)));
             }
         }
-        for wish in own.iter().rev() {
+        for wanted in own.iter().rev() {
             let before = contents(&case.root());
-            let plan = case.store.plan_targets(std::slice::from_ref(wish)).unwrap();
-            let report = case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
+            let plan = case.store.planner().plan_targets(std::slice::from_ref(wanted)).unwrap();
+            let report =
+                case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
             let after = contents(&case.root());
-            let touched = wish.path.to_string();
+            let touched = wanted.path.to_string();
             let others = |all: &std::collections::BTreeMap<String, Vec<u8>>| {
                 let mut all = all.clone();
                 all.retain(|name, _| *name != touched && !name.ends_with('/'));
@@ -337,10 +339,10 @@ fn undoing_one_actor_never_alters_other_paths() {
             }
             // Metamorphic: the restore, taken back itself, gives the tree before it.
             if rng.below(3) == 0 {
-                let back = case.store.plan_targets(&plan.inverse()).unwrap();
-                case.store.apply_plan(&back, &PinGroup::new("guard"), NOW).unwrap();
+                let back = case.store.planner().plan_targets(&plan.inverse()).unwrap();
+                case.store.restores().apply_plan(&back, &PinGroup::new("guard"), NOW).unwrap();
                 assert_eq!(contents(&case.root()), before, "seed {seed}");
-                case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
+                case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
             }
         }
     }
@@ -373,12 +375,12 @@ fn revert_to_a_missing_capture_changes_nothing() {
     case.write("new", "kept");
     let now = track(&case.store);
     let live = [PinGroup::new("session")].into();
-    case.store.gc(&live, NOW.plus(7_200_000), false).unwrap();
+    case.store.collector().gc(&live, NOW.plus(7_200_000), false).unwrap();
     let start = contents(&case.root());
 
-    assert!(case.store.get_capture(&lost.id).is_err());
-    assert!(case.store.plan_restore(&lost, &now, None, false).is_err());
-    assert!(case.store.diff_captures(&lost, &now, &DiffOptions::default()).is_err());
+    assert!(case.store.captures().get(&lost.id).is_err());
+    assert!(case.store.planner().plan_restore(&lost, &now, None, false).is_err());
+    assert!(case.store.diffs().between(&lost, &now, &DiffOptions::default()).is_err());
     assert_eq!(contents(&case.root()), start);
 }
 
@@ -396,6 +398,6 @@ fn later_edit_is_a_conflict_and_stays() {
 
     assert_eq!(report.conflicts.len(), 1);
     assert_eq!(case.read("a.txt"), "by hand");
-    let diff = case.store.diff_captures(&before, &after, &DiffOptions::default()).unwrap();
+    let diff = case.store.diffs().between(&before, &after, &DiffOptions::default()).unwrap();
     assert_eq!(diff.files[0].status, DiffStatus::Modified);
 }

@@ -19,7 +19,7 @@ fn committed_checkout_is_captured_without_reading_files() {
 
     assert_eq!(captured.capture.tree.to_string(), case.git_write_tree());
     assert_eq!((captured.files, captured.changed), (FILE_COUNT + 1, FILE_COUNT + 1));
-    assert!(case.store.usage().unwrap().lent > 0);
+    assert!(case.store.inspection().usage().unwrap().lent > 0);
     case.git(&["fsck", "--connectivity-only"]);
     assert_eq!(case.capture().capture.id, captured.capture.id);
 }
@@ -33,8 +33,8 @@ fn capture_never_writes_to_the_users_git_dir() {
     case.capture();
     case.write("a.txt", "changed\n");
     case.capture();
-    case.store.release_borrowed_packs().unwrap();
-    case.store.gc(&[].into(), NOW, false).unwrap();
+    case.store.packs().release_borrowed_packs().unwrap();
+    case.store.collector().gc(&[].into(), NOW, false).unwrap();
 
     assert!(before == snapshot_tree(&case.at(".git")));
 }
@@ -49,16 +49,16 @@ fn deleting_the_users_repository_keeps_captures_readable() {
         fs_err::remove_dir_all(case.at(".git")).unwrap();
         FILES.iter().for_each(|(path, _)| case.remove(path));
         if settle {
-            let settled = case.store.release_borrowed_packs().unwrap();
+            let settled = case.store.packs().release_borrowed_packs().unwrap();
             assert_eq!((settled.returned, settled.lost.len()), (1, 0));
-            assert_eq!(case.store.usage().unwrap().lent, 0);
+            assert_eq!(case.store.inspection().usage().unwrap().lent, 0);
         }
         case.reopen();
         case.git(&["fsck", "--full"]);
         let now = case.capture().capture;
-        let then = case.store.get_capture(&captured.capture.id).unwrap();
-        let plan = case.store.plan_restore(&then, &now, None, false).unwrap();
-        case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
+        let then = case.store.captures().get(&captured.capture.id).unwrap();
+        let plan = case.store.planner().plan_restore(&then, &now, None, false).unwrap();
+        case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW).unwrap();
         for (path, text) in FILES {
             assert_eq!(case.read(path), text.repeat(REPEATS));
         }
@@ -77,7 +77,7 @@ fn releasing_borrowed_packs_copies_only_needed_objects() {
     assert_reused(&case, FILE_COUNT);
     case.git(&["cat-file", "-e", &old]);
 
-    let settled = case.store.release_borrowed_packs().unwrap();
+    let settled = case.store.packs().release_borrowed_packs().unwrap();
 
     // The files, their three trees; the commit is ours already.
     assert_eq!((settled.copied, settled.repaired, settled.returned), (FILE_COUNT + 3, 0, 1));
@@ -86,7 +86,7 @@ fn releasing_borrowed_packs_copies_only_needed_objects() {
     let again = case.capture();
     assert!(!again.is_new && again.reused == 0);
     assert_eq!(
-        case.store.release_borrowed_packs().unwrap(),
+        case.store.packs().release_borrowed_packs().unwrap(),
         turnstone_snapshot::PackReleaseReport::default()
     );
 }
@@ -101,18 +101,18 @@ fn gc_releases_borrowed_packs_and_never_merges_them() {
     case.write("a.txt", "three\n");
     let last = case.capture().capture;
 
-    case.store.merge_packs().unwrap();
-    let usage = case.store.usage().unwrap();
+    case.store.packs().merge_packs().unwrap();
+    let usage = case.store.inspection().usage().unwrap();
     assert!(usage.lent > 0 && usage.packs == 2);
-    let planned = case.store.gc(&[].into(), NOW, true).unwrap();
+    let planned = case.store.collector().gc(&[].into(), NOW, true).unwrap();
     assert_eq!(planned.dropped_objects, 0);
-    assert!(case.store.usage().unwrap().lent > 0, "a dry run changes nothing");
-    case.store.gc(&[].into(), NOW, false).unwrap();
+    assert!(case.store.inspection().usage().unwrap().lent > 0, "a dry run changes nothing");
+    case.store.collector().gc(&[].into(), NOW, false).unwrap();
 
-    assert_eq!(case.store.usage().unwrap().lent, 0);
+    assert_eq!(case.store.inspection().usage().unwrap().lent, 0);
     case.git(&["fsck", "--full", "--strict"]);
     for capture in [first, last] {
-        let image = case.store.path_image(&capture, &path("sub/c.txt")).unwrap();
+        let image = case.store.captures().path_image(&capture, &path("sub/c.txt")).unwrap();
         assert!(matches!(image, PathImage::Present { .. }));
     }
 }
@@ -128,7 +128,7 @@ fn capture_during_pack_release_keeps_its_objects() {
     // Known to the loan, but to no capture before.
     case.write("b.txt", "an older text that the pack still holds\n");
     let older = case.capture();
-    case.store.release_borrowed_packs().unwrap();
+    case.store.packs().release_borrowed_packs().unwrap();
     fs_err::remove_dir_all(case.at(".git")).unwrap();
 
     assert_raw_bytes(&case, &older);
@@ -148,13 +148,14 @@ fn damaged_borrowed_object_is_rebuilt_from_the_file() {
     let then = &captured.capture;
     let restored = case
         .store
+        .planner()
         .plan_restore(then, &now, None, false)
-        .and_then(|plan| case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW));
+        .and_then(|plan| case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW));
     assert!(restored.is_err() || !file.exists(), "wrong bytes were written");
     fs_err::rename(case.at("moved"), &file).unwrap();
     case.capture();
 
-    let settled = case.store.release_borrowed_packs().unwrap();
+    let settled = case.store.packs().release_borrowed_packs().unwrap();
 
     assert_eq!((settled.repaired, settled.lost.len()), (1, 0));
     assert_raw_bytes(&case, &captured);
@@ -176,14 +177,15 @@ fn borrowed_object_with_wrong_hash_is_never_served() {
     let now = case.capture().capture;
     let then = &captured.capture;
     let options = turnstone_snapshot::DiffOptions::default();
-    assert!(case.store.diff_captures(then, &now, &options).is_err(), "wrong bytes were shown");
-    let plan = case.store.plan_restore(then, &now, None, false);
-    let restored = plan.and_then(|plan| case.store.apply_plan(&plan, &PinGroup::new("guard"), NOW));
+    assert!(case.store.diffs().between(then, &now, &options).is_err(), "wrong bytes were shown");
+    let plan = case.store.planner().plan_restore(then, &now, None, false);
+    let restored =
+        plan.and_then(|plan| case.store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW));
     assert!(restored.is_err() || !case.at("one").exists(), "wrong bytes were written");
     case.write("one", &one);
     case.capture();
 
-    let settled = case.store.release_borrowed_packs().unwrap();
+    let settled = case.store.packs().release_borrowed_packs().unwrap();
 
     assert_eq!((settled.repaired, settled.lost.len()), (2, 0));
     assert_raw_bytes(&case, &captured);
@@ -198,18 +200,18 @@ fn damaged_borrowed_object_without_file_is_reported_lost() {
     case.write("sub/c.txt", "other bytes\n");
     let later = case.capture();
 
-    let settled = case.store.release_borrowed_packs().unwrap();
+    let settled = case.store.packs().release_borrowed_packs().unwrap();
 
     assert_eq!(settled.lost.len(), 1);
     assert_eq!(settled.returned, 1);
     let options = turnstone_snapshot::DiffOptions::default();
-    assert!(case.store.diff_captures(&captured.capture, &later.capture, &options).is_err());
+    assert!(case.store.diffs().between(&captured.capture, &later.capture, &options).is_err());
     assert_raw_bytes(&case, &later);
     // What is left of the store works on: captures, collections.
     case.write("more", "more\n");
     case.store.capture(&PinGroup::new("other"), NOW).unwrap();
     let live = [PinGroup::new("test")].into();
-    let report = case.store.gc(&live, NOW.plus(7_200_000), false).unwrap();
+    let report = case.store.collector().gc(&live, NOW.plus(7_200_000), false).unwrap();
     assert_eq!(report.dropped_groups, ["other"]);
     assert_raw_bytes(&case, &later);
 }
@@ -239,7 +241,7 @@ fn oversized_pack_is_not_borrowed() {
     commit_and_repack(&case, &[]);
 
     assert_reused(&case, 0);
-    assert_eq!(case.store.usage().unwrap().lent, 0);
+    assert_eq!(case.store.inspection().usage().unwrap().lent, 0);
 }
 
 /// Proves R10.
@@ -257,7 +259,7 @@ fn nested_repository_packs_are_reused_for_its_own_files() {
 
     let captured = assert_reused(&case, FILE_COUNT + 1);
     assert!(case.tree_paths(&captured).contains(&"inner/x.txt".to_owned()));
-    case.store.release_borrowed_packs().unwrap();
+    case.store.packs().release_borrowed_packs().unwrap();
     assert_raw_bytes(&case, &captured);
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use turnstone_snapshot::{CaptureOutcome, CaptureSelection, UserGitSettings};
+use turnstone_snapshot::{CaptureOutcome, CaptureRules, UserGitSettings};
 
 use crate::support::StoreFixture;
 
@@ -23,9 +23,9 @@ pub(crate) const REPEATS: usize = 200;
 
 /// A checkout that nobody has captured; `settings` are the user's.
 pub(crate) fn checkout_of(settings: Option<UserGitSettings>) -> StoreFixture {
-    let case = StoreFixture::with_selection(CaptureSelection {
+    let case = StoreFixture::with_selection(CaptureRules {
         user_git: settings,
-        ..CaptureSelection::default()
+        ..CaptureRules::default()
     });
     case.git_in(&case.root(), &["init", "-q"]);
     FILES.iter().for_each(|(path, text)| case.write(path, text.repeat(REPEATS)));

@@ -10,7 +10,7 @@ use std::process::Command;
 use tempfile::TempDir;
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    CaptureOutcome, CaptureSelection, PinGroup, RelPath, RootPolicy, SnapshotStore, StorageBudget,
+    CaptureOutcome, CaptureRules, PinGroup, RelPath, RootPolicy, SnapshotStore, StorageBudget,
     Worktree,
 };
 
@@ -19,28 +19,28 @@ pub(crate) const NOW: EpochMillis = EpochMillis(1_794_728_448_904);
 pub(crate) struct StoreFixture {
     pub(crate) dir: TempDir,
     pub(crate) store: SnapshotStore,
-    pub(crate) selection: CaptureSelection,
+    pub(crate) selection: CaptureRules,
 }
 
 impl StoreFixture {
     pub(crate) fn new() -> Self {
-        Self::with_selection(CaptureSelection::default())
+        Self::with_selection(CaptureRules::default())
     }
 
-    pub(crate) fn with_selection(selection: CaptureSelection) -> Self {
+    pub(crate) fn with_selection(selection: CaptureRules) -> Self {
         let dir = tempfile::tempdir().unwrap();
         fs_err::create_dir(dir.path().join("work")).unwrap();
-        let shadow = open_store(dir.path(), &selection);
-        Self { dir, store: shadow, selection }
+        let store = open_store(dir.path(), &selection);
+        Self { dir, store, selection }
     }
 
     /// A worktree in memory where there is such a place: for tests that ask nothing of the disk.
     pub(crate) fn in_memory() -> Self {
         let dir = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
         fs_err::create_dir(dir.path().join("work")).unwrap();
-        let selection = CaptureSelection::default();
-        let shadow = open_store(dir.path(), &selection);
-        Self { dir, store: shadow, selection }
+        let selection = CaptureRules::default();
+        let store = open_store(dir.path(), &selection);
+        Self { dir, store, selection }
     }
 
     /// A worktree that is a git checkout.
@@ -60,8 +60,8 @@ impl StoreFixture {
     }
 
     pub(crate) fn with_budget(self, budget: StorageBudget) -> Self {
-        let Self { dir, store: shadow, selection } = self;
-        Self { dir, store: shadow.with_budget(budget).unwrap(), selection }
+        let Self { dir, store, selection } = self;
+        Self { dir, store: store.with_budget(budget).unwrap(), selection }
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -138,7 +138,7 @@ impl StoreFixture {
     }
 }
 
-pub(crate) fn open_store(dir: &Path, selection: &CaptureSelection) -> SnapshotStore {
+pub(crate) fn open_store(dir: &Path, selection: &CaptureRules) -> SnapshotStore {
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default()).unwrap();
     SnapshotStore::open(&dir.join("store"), worktree, selection.clone()).unwrap()
 }

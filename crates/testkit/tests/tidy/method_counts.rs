@@ -37,14 +37,9 @@ struct LargeType {
 /// Types over the limit.
 const LARGE_TYPES: &[LargeType] = &[
     large("capnweb::RpcSession", 101, 9, BEING_SPLIT),
-    large("process::Git", 39, 3, BEING_SPLIT),
     large("server::AppState", 92, 22, BEING_SPLIT),
     large("server::EventHub", 8, 4, BEING_SPLIT),
     large("server::OpenCodeConfig", 14, 4, BEING_SPLIT),
-    large("snapshot::ObjectRepository", 31, 1, BEING_SPLIT),
-    large("snapshot::SnapshotHandle", 55, 8, BEING_SPLIT),
-    large("snapshot::SnapshotStore", 150, 27, BEING_SPLIT),
-    large("snapshot::WorktreeIndex", 31, 4, BEING_SPLIT),
 ];
 
 const BEING_SPLIT: &str = "being split into services and views";

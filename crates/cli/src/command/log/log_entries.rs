@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use serde::Serialize;
-use turnstone_core::change::{Evidence, FileChange, FileImage};
+use turnstone_core::change::{Evidence, FileChange, PathImage};
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::model::{ForkOrigin, Part, PartBody, Session};
 use turnstone_core::operation::{OperationKind, UndoExtent};
@@ -263,9 +263,9 @@ fn turn_entry(engine: &Engine, ctx: &Context, found: LogTurnRows) -> LogTurn {
 
 const fn status_letter(change: &FileChange) -> char {
     match (&change.before, &change.after) {
-        (FileImage::Uncovered { .. }, _) | (_, FileImage::Uncovered { .. }) => '?',
-        (FileImage::Absent, _) => 'A',
-        (_, FileImage::Absent) => 'D',
+        (PathImage::Uncovered { .. }, _) | (_, PathImage::Uncovered { .. }) => '?',
+        (PathImage::Absent, _) => 'A',
+        (_, PathImage::Absent) => 'D',
         _ => 'M',
     }
 }
@@ -277,9 +277,9 @@ fn count_changed_lines(
     row: &ChangeSetRow,
 ) -> Option<BTreeMap<RelPath, (usize, usize)>> {
     let handle = engine.snapshots().open(Path::new(&row.set.root.path), ctx.now).ok()?;
-    let before = handle.find_capture(row.before.as_deref()?).ok()?;
-    let after = handle.find_capture(row.after.as_deref()?).ok()?;
-    let diff = handle.diff_captures(&before, &after, &DiffOptions::default()).ok()?;
+    let before = handle.reader().find_capture(row.before.as_deref()?).ok()?;
+    let after = handle.reader().find_capture(row.after.as_deref()?).ok()?;
+    let diff = handle.reader().diff_captures(&before, &after, &DiffOptions::default()).ok()?;
     let text = diff.files.into_iter().filter(|file| matches!(file.patch, PatchBody::Text(_)));
     Some(text.map(|file| (file.path, (file.additions, file.deletions))).collect())
 }

@@ -51,12 +51,14 @@ pub(super) fn run(
         store.print_scope(ui, scope);
     }
     let options = DiffOptions { scope, context: args.context, ..DiffOptions::default() };
-    let before = store.handle.find_capture(&args.before)?;
+    let before = store.handle.reader().find_capture(&args.before)?;
     let diff = match &args.after {
-        Some(after) => {
-            store.handle.diff_captures(&before, &store.handle.find_capture(after)?, &options)?
-        }
-        None => store.handle.diff_worktree(&before, &options)?,
+        Some(after) => store.handle.reader().diff_captures(
+            &before,
+            &store.handle.reader().find_capture(after)?,
+            &options,
+        )?,
+        None => store.handle.reader().diff_worktree(&before, &options)?,
     };
     if ui.wants_json() {
         ui.print_json(&diff_json(&diff))?;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
 use turnstone_snapshot::{
-    CaptureSelection, GcRequest, ListedCapture, MaintenanceInterval, PinGroup, RelPath, RootPolicy,
+    CaptureRules, GcRequest, ListedCapture, MaintenanceInterval, PinGroup, RelPath, RootPolicy,
     SnapshotError, SnapshotHandle, SnapshotOptions, StorageBudget, StoreLinkage, StoreRegistry,
 };
 
@@ -112,7 +112,7 @@ impl DirectoryStore {
         effort: u64,
     ) -> Result<GcRequest, SnapshotError> {
         let (guards, others): (Vec<_>, Vec<_>) =
-            self.handle.list_captures()?.into_iter().partition(ListedCapture::is_guard);
+            self.handle.reader().list_captures()?.into_iter().partition(ListedCapture::is_guard);
         let others = others
             .into_iter()
             .filter(|capture| capture.group != CLI_GROUP && !capture.is_internal());
@@ -145,7 +145,7 @@ impl DirectoryStore {
     /// Runs the hourly maintenance and the journal audit of an idle store owner.
     pub(super) fn run_idle_maintenance(&self, app: &CliApp) {
         self.run_maintenance(app, MaintenanceInterval::Hourly, IDLE_MAINTENANCE_BYTES);
-        match self.handle.audit_journal_if_due(app.now()) {
+        match self.handle.maintenance().audit_journal_if_due(app.now()) {
             Ok(Some(audit)) if !audit.missed.is_empty() => {
                 let missed = number_format::format_counted(audit.missed.len(), "change");
                 tracing::warn!("the watcher missed {missed}; captures scan all files from now on");
@@ -156,12 +156,12 @@ impl DirectoryStore {
     }
 
     fn run_maintenance(&self, app: &CliApp, interval: MaintenanceInterval, effort: u64) {
-        if !self.handle.is_maintenance_due(interval, app.now()) {
+        if !self.handle.maintenance().is_maintenance_due(interval, app.now()) {
             return;
         }
-        let maintained = self
-            .build_sweep(app, effort)
-            .and_then(|sweep| self.handle.maintain_if_due(interval, &sweep).map(drop));
+        let maintained = self.build_sweep(app, effort).and_then(|sweep| {
+            self.handle.maintenance().maintain_if_due(interval, &sweep).map(drop)
+        });
         if let Err(error) = maintained {
             tracing::info!("snapshot maintenance failed: {error}");
         }
@@ -209,9 +209,9 @@ fn build_store_options(
     settings: &SnapshotSettings,
     request: DirectoryStoreRequest<'_>,
 ) -> SnapshotOptions {
-    let defaults = CaptureSelection::default();
+    let defaults = CaptureRules::default();
     let user_git = app.user_git_config().read_config();
-    let selection = CaptureSelection {
+    let selection = CaptureRules {
         max_file_bytes: settings.max_file_size,
         generated: settings.generated.clone().unwrap_or(defaults.generated),
         user_excludes: app.user_git_config().read_excludes(user_git.as_ref()),

@@ -50,7 +50,8 @@ pub(super) fn print_disk_usage(
         Err(CliError::Snapshot(turnstone_snapshot::SnapshotError::Untracked(_))) => None,
         Err(error) => return Err(error),
     };
-    let detail = here.as_ref().map(|store| store.handle.disk_usage(args.largest)).transpose()?;
+    let detail =
+        here.as_ref().map(|store| store.handle.reader().disk_usage(args.largest)).transpose()?;
     if ui.wants_json() {
         let all: Vec<Value> = stores.iter().map(store_json).collect();
         ui.print_json(&json!({
@@ -176,7 +177,7 @@ pub(super) fn collect_garbage(
     let store = DirectoryStore::open_current(ui, app)?;
     let mut sweep = store.build_sweep(app, u64::MAX)?;
     sweep.dry_run = args.dry_run;
-    let swept = store.handle.collect_garbage(&sweep)?;
+    let swept = store.handle.maintenance().collect_garbage(&sweep)?;
     let registry = StoreRegistry::new(app.layout().root());
     let gone = registry.remove_orphaned_stores(store.retention_millis(), app.now(), args.dry_run);
     let gone = gone.map_err(turnstone_snapshot::SnapshotError::from)?;

@@ -35,7 +35,7 @@ pub(super) fn run(
     args: &SnapshotListArgs,
 ) -> Result<ProgramExit, CliError> {
     let store = DirectoryStore::open_current(ui, app)?;
-    let mut captures = store.handle.list_captures()?;
+    let mut captures = store.handle.reader().list_captures()?;
     let total = captures.len();
     captures.retain(|capture| args.all || !capture.is_internal());
     let hidden = total - captures.len();

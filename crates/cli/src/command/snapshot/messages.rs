@@ -100,6 +100,8 @@ pub(crate) const fn describe_skip_reason(reason: UncoveredReason) -> &'static st
         UncoveredReason::NotNamed => "not captured",
         UncoveredReason::Forgotten => "its content was erased",
         UncoveredReason::NoGuard => "its current content could not be saved",
+        UncoveredReason::OverBudget => "over the budget",
+        UncoveredReason::Unknown => "for an unknown reason",
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use turnstone_core::permission::GatedOperation;
-use turnstone_snapshot::{OperationAction, OperationId, OperationRequest, RelPath};
+use turnstone_snapshot::{OperationAction, OperationRequest, RelPath, RestoreOperationId};
 
 use super::directory_store::DirectoryStore;
 use super::path_args::resolve_paths;
@@ -50,7 +50,7 @@ pub(crate) struct RestoreArgs {
 
 pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RestoreArgs) -> Result<ProgramExit, CliError> {
     let store = DirectoryStore::open_current(ui, app)?;
-    let target = store.handle.find_capture(&args.tree)?;
+    let target = store.handle.reader().find_capture(&args.tree)?;
     let paths = resolve_selection(ui, &store, args)?;
     let plan = store.handle.plan_restore(&target, paths.as_ref(), args.keep_added, app.now())?;
     if args.dry_run {
@@ -121,7 +121,7 @@ pub(super) fn apply_plan(
 ) -> Result<ProgramExit, CliError> {
     require_revert_permission(app, store, &plan)?;
     let what = "cannot generate an operation ID".to_owned();
-    let id = OperationId::generate().map_err(|source| CliError::File { what, source })?;
+    let id = RestoreOperationId::generate().map_err(|source| CliError::File { what, source })?;
     let request = OperationRequest { id, action, plan };
     let done = store.handle.apply_once(&request, app.now())?;
     let logged = done.guard.is_some().then_some(&request.id);

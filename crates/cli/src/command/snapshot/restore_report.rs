@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnstone_snapshot::{
-    FileState, OperationId, RestoreConflict, RestorePlan, RestoreReport, RestoreStep,
+    PathImage, RestoreConflict, RestoreOperationId, RestorePlan, RestoreReport, RestoreStep,
 };
 
 use super::messages;
@@ -20,8 +20,8 @@ pub(crate) fn predict_report(plan: &RestorePlan) -> RestoreReport {
         steps.map(|step| step.path.clone()).collect()
     };
     RestoreReport {
-        restored: paths(|step| step.target != FileState::Absent && !step.merged),
-        removed: paths(|step| step.target == FileState::Absent),
+        restored: paths(|step| step.target != PathImage::Absent && !step.merged),
+        removed: paths(|step| step.target == PathImage::Absent),
         merged: paths(|step| step.merged),
         conflicts: plan.conflicts.clone(),
         unchanged: plan.unchanged.len(),
@@ -34,7 +34,7 @@ pub(crate) fn predict_report(plan: &RestorePlan) -> RestoreReport {
 pub(super) fn print_report(
     ui: &mut Ui,
     report: &RestoreReport,
-    operation: Option<&OperationId>,
+    operation: Option<&RestoreOperationId>,
     dry_run: bool,
 ) -> Result<ProgramExit, CliError> {
     if ui.wants_json() {
@@ -110,7 +110,7 @@ fn print_totals(ui: &mut Ui, report: &RestoreReport, dry_run: bool) {
 
 fn report_json(
     report: &RestoreReport,
-    operation: Option<&OperationId>,
+    operation: Option<&RestoreOperationId>,
     dry_run: bool,
 ) -> Result<Value, CliError> {
     Ok(json!({

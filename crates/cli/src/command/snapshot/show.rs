@@ -1,7 +1,7 @@
 //! `turnstone snapshot show`
 
 use serde_json::json;
-use turnstone_snapshot::{Capture, LeafMode, ListedFile};
+use turnstone_snapshot::{Capture, FileMode, ListedFile};
 
 use super::directory_store::DirectoryStore;
 use super::list::to_json;
@@ -34,8 +34,8 @@ pub(super) fn run(
     args: &SnapshotShowArgs,
 ) -> Result<ProgramExit, CliError> {
     let store = DirectoryStore::open_current(ui, app)?;
-    let capture = store.handle.find_capture(&args.tree)?;
-    let files = store.handle.list_files(&capture)?;
+    let capture = store.handle.reader().find_capture(&args.tree)?;
+    let files = store.handle.reader().list_files(&capture)?;
     if ui.wants_json() {
         ui.print_json(&json!({
             "tree": capture.tree,
@@ -66,8 +66,8 @@ fn print_files(
         TextTable::new(&[("", ColumnKind::Text), ("", ColumnKind::Number), ("", ColumnKind::Text)]);
     for file in files {
         let mode = match file.mode {
-            LeafMode::Link => "link".to_owned(),
-            LeafMode::File | LeafMode::Exec => format!("{:04o}", file.perm),
+            FileMode::Link => "link".to_owned(),
+            FileMode::File | FileMode::Exec => format!("{:04o}", file.perm),
         };
         grid.add_row(&[mode, number_format::format_size(file.size), file.path.to_string()]);
     }

@@ -70,14 +70,15 @@ fn capture(
 ) -> Result<CaptureOutcome, SnapshotError> {
     let bar = ui.progress_bar("{spinner} {msg} ({elapsed})");
     let is_done = AtomicBool::new(false);
-    let started = store.handle.stored_object_count();
+    let started = store.handle.maintenance().stored_object_count();
     std::thread::scope(|scope| {
         let watcher = scope.spawn(|| {
             // No progress display for short captures.
             std::thread::park_timeout(Duration::from_millis(500));
             while !is_done.load(Ordering::Relaxed) {
                 std::thread::park_timeout(Duration::from_millis(120));
-                let stored = store.handle.stored_object_count().saturating_sub(started);
+                let stored =
+                    store.handle.maintenance().stored_object_count().saturating_sub(started);
                 bar.set_message(format!(
                     "capturing: {} stored",
                     number_format::format_counted(stored, "object")

@@ -44,7 +44,7 @@ pub(super) fn run(
     if args.list {
         return list_operations(ui, app, &store);
     }
-    let operation = store.handle.find_operation(args.operation.as_deref())?;
+    let operation = store.handle.reader().find_operation(args.operation.as_deref())?;
     let plan = store.handle.plan_undo(&operation.id, app.now())?;
     let now = app.now();
     ui.print_dim_note(&format!(
@@ -87,7 +87,7 @@ fn list_operations(
     app: &CliApp,
     store: &DirectoryStore,
 ) -> Result<ProgramExit, CliError> {
-    let operations = store.handle.list_operations()?;
+    let operations = store.handle.reader().list_operations()?;
     if ui.wants_json() {
         let value = |operation: &LoggedOperation| {
             json!({

@@ -14,7 +14,7 @@ use crate::ui::{ERROR_STYLE, Ui, apply_style};
 
 pub(super) fn run(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let store = DirectoryStore::open_current(ui, app)?;
-    let verified = store.handle.verify_objects()?;
+    let verified = store.handle.reader().verify_objects()?;
     let exit = if verified.damaged.is_empty() { ProgramExit::Ok } else { ProgramExit::Refused };
     if ui.wants_json() {
         ui.print_json(&to_json(&verified)?)?;
@@ -43,7 +43,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
 
 pub(super) fn print_git_dir(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let store = DirectoryStore::open_current(ui, app)?;
-    let path = store.handle.git_dir()?;
+    let path = store.handle.reader().git_dir()?;
     if ui.wants_json() {
         ui.print_json(&json!({ "path": path }))?;
     } else {

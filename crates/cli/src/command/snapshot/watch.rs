@@ -38,7 +38,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
         }
     });
     become_store_owner(&store, app)?;
-    let journal = store.handle.start_journal();
+    let journal = store.handle.maintenance().start_journal();
     if let Some(why) = journal.and_then(|status| messages::describe_journal_problem(status.state)) {
         ui.print_dim_note(&format!("captures will scan all files: {why}"));
     }

@@ -92,7 +92,7 @@ impl Forks {
 
 /// The capture of that name, if it is still there and looked at everything.
 fn find_full_capture(vault: &SnapshotHandle, name: &str) -> Result<Option<Capture>> {
-    match vault.find_capture(name) {
+    match vault.reader().find_capture(name) {
         Ok(capture) => Ok(Some(capture).filter(|it| it.coverage.scope == CaptureScope::Whole)),
         Err(SnapshotError::NoCapture { .. }) => Ok(None),
         Err(error) => Err(error.into()),

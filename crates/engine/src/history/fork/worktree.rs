@@ -14,8 +14,8 @@ use turnstone_core::id::{ChangeId, MessageId, SessionId};
 use turnstone_core::model::Session;
 use turnstone_core::time::LogCursor;
 use turnstone_snapshot::{
-    Capture, Oid, OperationAction, OperationId, OperationRequest, RestoreReport, SnapshotError,
-    SnapshotHandle,
+    Capture, Oid, OperationAction, OperationRequest, RestoreOperationId, RestoreReport,
+    SnapshotError, SnapshotHandle,
 };
 use turnstone_store::{Context, Store, StoreError};
 
@@ -237,7 +237,7 @@ impl Forks {
                 set.id = id.clone();
             }
             for name in row.before.iter().chain(&row.after) {
-                match files.vault.find_capture(name) {
+                match files.vault.reader().find_capture(name) {
                     Ok(capture) => captures.push(capture.id),
                     // That turn cannot be taken back in the original either.
                     Err(SnapshotError::NoCapture { .. }) => {
@@ -279,8 +279,11 @@ fn restore_capture(
     capture: &Capture,
     ctx: &Context,
 ) -> Result<RestoreReport, SnapshotError> {
-    let target = vault.find_capture(&capture.id.to_string())?;
+    let target = vault.reader().find_capture(&capture.id.to_string())?;
     let plan = vault.plan_restore(&target, None, false, ctx.now)?;
     let action = OperationAction::Restore { tree: capture.tree, paths: Vec::new() };
-    vault.apply_once(&OperationRequest { id: OperationId::generate()?, action, plan }, ctx.now)
+    vault.apply_once(
+        &OperationRequest { id: RestoreOperationId::generate()?, action, plan },
+        ctx.now,
+    )
 }

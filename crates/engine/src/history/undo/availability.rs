@@ -3,17 +3,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use turnstone_core::change::FileImage;
+use turnstone_core::change::{PathImage, UncoveredReason};
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::time::EpochMillis;
-use turnstone_snapshot::{Oid, Tombstones};
+use turnstone_snapshot::Tombstones;
 use turnstone_store::{Context, Store};
 
 use super::selection::SelectedChangeSet;
 use crate::error::{EngineError, Result};
-
-/// Why nothing is known of a path.
-const FORGOTTEN_REASON: &str = "forgotten";
 
 /// Refuses what needs a turn whose undo has expired; nothing is taken half.
 pub(super) fn ensure_not_expired(
@@ -73,14 +70,14 @@ pub(super) fn mask_forgotten(store_folder: &Path, changes: &mut [SelectedChangeS
             }
         };
         for change in &mut set.changes {
-            let is_gone = |image: &FileImage| match image {
-                FileImage::Present { blob, .. } => blob
-                    .parse::<Oid>()
-                    .is_ok_and(|blob| tombs.versions.contains(&(change.path.clone(), blob))),
-                FileImage::Absent | FileImage::Uncovered { .. } => false,
+            let is_gone = |image: &PathImage| match image {
+                PathImage::Present { leaf, .. } => {
+                    tombs.versions.contains(&(change.path.clone(), leaf.blob))
+                }
+                PathImage::Absent | PathImage::Uncovered { .. } => false,
             };
             let (before, after) = (is_gone(&change.before), is_gone(&change.after));
-            let veil = || FileImage::Uncovered { reason: FORGOTTEN_REASON.to_owned() };
+            let veil = || PathImage::Uncovered { reason: UncoveredReason::Forgotten };
             if before {
                 change.before = veil();
             }

@@ -21,7 +21,7 @@ pub(crate) use operation_json::{
     is_timeline_switch, written_paths,
 };
 pub(crate) use plan::OperationPlanner;
-pub(crate) use plan::{ObservedChange, PathHistory};
+pub(crate) use plan::PathHistory;
 pub(crate) use selection::{OperationSelection, SelectedChangeSet, SideEffects};
 pub(crate) use selection::{UndoSelection, is_within_turn, list_descendants};
 pub(crate) use types::IMPORTED_REASON;

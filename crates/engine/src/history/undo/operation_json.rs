@@ -8,7 +8,7 @@ use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::rel_path::RelPath;
-use turnstone_snapshot::OperationId as OrderId;
+use turnstone_snapshot::RestoreOperationId as OrderId;
 use turnstone_store::OperationRow;
 
 use super::types::{OperationReport, RootReport, UndoPlan};

@@ -5,20 +5,19 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use turnstone_core::change::{
-    ChangeRoot, Evidence, FileChange, FileImage, StepDirection, ThreeWayStep, three_way_steps,
+    ChangeRoot, Evidence, FileChange, PathImage, StepDirection, ThreeWayStep, three_way_steps,
 };
 use turnstone_core::id::SessionId;
 use turnstone_core::operation::UndoExtent;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
-use turnstone_snapshot::{OperationId as OrderId, TargetLink, TargetState, read_git_position};
-use turnstone_store::{ChangeSetRow, Context, Store};
+use turnstone_snapshot::{RestoreOperationId as OrderId, TargetState, read_git_position};
+use turnstone_store::{Context, Store};
 
 use super::availability::{ensure_guards_present, ensure_not_expired, mask_forgotten};
 use super::redo_steps::{RedoSteps, find_redo_steps};
 use super::selection::{OperationSelection, SelectedChangeSet};
 use super::types::{PlannedChangeSet, RepositoryMove, RootPlan, UndoOptions, UndoPlan};
-use crate::captures::image_conversion::to_path_image;
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
 use crate::history::session_changes::SessionChanges;
@@ -38,40 +37,29 @@ pub(crate) struct PathHistory {
     pub(crate) forth: Vec<ObservedChange>,
 }
 
-/// What one change set saw of a path, and between which places in the log.
-#[derive(Clone)]
-pub(crate) struct ObservedChange {
-    opened: LogCursor,
-    closed: Option<LogCursor>,
-    before: FileImage,
-    after: FileImage,
-}
+/// A change and the part of the log in which its change set was open.
+pub(crate) type ObservedChange = (LogSpan, FileChange);
 
-impl ObservedChange {
-    pub(crate) fn new(row: &ChangeSetRow, change: &FileChange) -> Self {
-        let (opened, closed) = row.span();
-        let FileChange { before, after, .. } = change.clone();
-        Self { opened, closed, before, after }
-    }
-}
+/// Where in the log a change set was opened and closed.
+type LogSpan = (LogCursor, Option<LogCursor>);
 
 /// The history of a path, oldest first. What was seen by several at the same time is one change:
 /// from what the first found to what the last one left.
-fn coalesce_changes(seen: &[ObservedChange]) -> Vec<(FileImage, FileImage)> {
+fn coalesce_changes(seen: &[ObservedChange]) -> Vec<(PathImage, PathImage)> {
     let mut seen = seen.to_vec();
-    seen.sort_by_key(|one| one.opened);
+    seen.sort_by_key(|((opened, _), _)| *opened);
     let mut joined: Vec<ObservedChange> = Vec::new();
-    for one in seen {
+    for ((opened, closed), change) in seen {
         match joined.last_mut() {
-            Some(last) if Some(one.opened) < last.closed => {
-                if one.closed > last.closed {
-                    (last.closed, last.after) = (one.closed, one.after);
+            Some(((_, last_closed), last)) if Some(opened) < *last_closed => {
+                if closed > *last_closed {
+                    (*last_closed, last.after) = (closed, change.after);
                 }
             }
-            _ => joined.push(one),
+            _ => joined.push(((opened, closed), change)),
         }
     }
-    joined.into_iter().map(|one| (one.before, one.after)).collect()
+    joined.into_iter().map(|(_, change)| (change.before, change.after)).collect()
 }
 
 impl PathHistory {
@@ -84,9 +72,9 @@ impl PathHistory {
 
     /// The same for a snapshot store; what was taken back comes back as it was taken, if that is
     /// known.
-    fn target_links(&self, retraced: Option<&Vec<TargetLink>>) -> Vec<TargetLink> {
+    fn target_links(&self, retraced: Option<&Vec<ThreeWayStep>>) -> Vec<ThreeWayStep> {
         match retraced {
-            None => self.three_way_steps().iter().map(to_target_link).collect(),
+            None => self.three_way_steps(),
             Some(forth) => {
                 undo_links(&self.back).into_iter().chain(forth.iter().cloned()).collect()
             }
@@ -95,15 +83,8 @@ impl PathHistory {
 }
 
 /// The steps that take back what was seen of a path.
-pub(super) fn undo_links(seen: &[ObservedChange]) -> Vec<TargetLink> {
+pub(super) fn undo_links(seen: &[ObservedChange]) -> Vec<ThreeWayStep> {
     three_way_steps(&coalesce_changes(seen), StepDirection::Undo)
-        .iter()
-        .map(to_target_link)
-        .collect()
-}
-
-fn to_target_link(link: &ThreeWayStep) -> TargetLink {
-    TargetLink::new(Some(to_path_image(&link.base)), to_path_image(&link.target))
 }
 
 /// Plans, path by path, how files get from what is there to what an operation wants.
@@ -225,13 +206,13 @@ fn classify_paths(
         let (is_taken, mut is_wanted) =
             (held.undone.contains_path(&path), held.wanted.contains_path(&path));
         let is_meant = is_taken != is_wanted && options.includes_path(&path);
-        let reason = [&change.before, &change.after].into_iter().find_map(|image| match image {
-            FileImage::Uncovered { reason } => Some(reason.clone()),
-            FileImage::Present { .. } | FileImage::Absent => None,
-        });
+        let reason = [change.before, change.after].iter().find_map(PathImage::uncovered_reason);
         match reason {
             _ if !is_meant => is_wanted = is_taken,
-            Some(reason) => plan.not_covered.push((set.root.clone(), path.clone(), reason)),
+            Some(reason) => {
+                let reason = reason.as_str().to_owned();
+                plan.not_covered.push((set.root.clone(), path.clone(), reason));
+            }
             None if options.named_only && set.evidence != Evidence::Named => {
                 plan.unnamed.push((set.root.clone(), path.clone()));
                 is_wanted = is_taken;
@@ -243,7 +224,7 @@ fn classify_paths(
                 }
                 let course = walk.paths.entry(path.clone()).or_default();
                 let way = if is_wanted { &mut course.back } else { &mut course.forth };
-                way.push(ObservedChange::new(&held.row, change));
+                way.push((held.row.span(), change.clone()));
             }
         }
         wanted.extend(is_wanted.then_some(path));

@@ -7,15 +7,16 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use turnstone_core::change::{PathImage, ThreeWayStep};
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
 use turnstone_core::operation::UndoExtent;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::EpochMillis;
-use turnstone_snapshot::{PathImage, TargetLink, TargetState};
+use turnstone_snapshot::TargetState;
 use turnstone_store::{ChangeSetRow, Context, OperationRow, Store};
 
 use super::operation_json::{decode_plan, decode_report, written_paths};
-use super::plan::{ObservedChange, undo_links};
+use super::plan::undo_links;
 use super::types::{OperationReport, PlannedChangeSet, UndoPlan};
 use crate::error::{EngineError, Result};
 
@@ -25,7 +26,7 @@ pub(super) type StorePath = (String, RelPath);
 /// The steps that bring paths back to what they held before they were taken back.
 #[derive(Default)]
 pub(super) struct RedoSteps {
-    pub(super) links: BTreeMap<StorePath, Vec<TargetLink>>,
+    pub(super) links: BTreeMap<StorePath, Vec<ThreeWayStep>>,
     /// The operations whose guards hold what the steps need.
     pub(super) relies: BTreeSet<OperationId>,
 }
@@ -123,8 +124,8 @@ fn group_by_operation<'c>(
 }
 
 /// Steps of which one begins where the other ended are one step.
-fn join_links(links: Vec<TargetLink>) -> Vec<TargetLink> {
-    let mut joined: Vec<TargetLink> = Vec::new();
+fn join_links(links: Vec<ThreeWayStep>) -> Vec<ThreeWayStep> {
+    let mut joined: Vec<ThreeWayStep> = Vec::new();
     for link in links {
         match joined.last_mut() {
             Some(last)
@@ -142,7 +143,7 @@ fn join_links(links: Vec<TargetLink>) -> Vec<TargetLink> {
 
 /// A step back, and whether only the guard of the operation holds what it needs.
 struct ReverseStep {
-    link: TargetLink,
+    link: ThreeWayStep,
     is_guarded: bool,
 }
 
@@ -171,7 +172,7 @@ impl UndoRecord {
                 && one.target.leaf() == left.leaf());
         let is_whole = took.len() == changes.len();
         if is_whole {
-            let link = TargetLink::new(Some(left), found);
+            let link = ThreeWayStep::new(Some(left), found);
             return Ok(Some(ReverseStep { link, is_guarded: !is_plain }));
         }
         if is_plain {
@@ -181,7 +182,7 @@ impl UndoRecord {
             took.iter().copied().filter(|it| held(&it.change)).collect();
         let rest: Vec<&PlannedChangeSet> =
             standing.iter().copied().filter(|it| !changes.contains(&it.change)).collect();
-        let mut link = TargetLink::new(Some(left), found);
+        let mut link = ThreeWayStep::new(Some(left), found);
         if standing.len() < took.len() {
             archive.ensure_not_expired(&self.plan.session, &standing)?;
             link.base = Some(found);
@@ -224,13 +225,13 @@ impl ChangeSetCache<'_> {
         session: &SessionId,
         parts: &[&PlannedChangeSet],
         path: &RelPath,
-    ) -> Result<Vec<TargetLink>> {
+    ) -> Result<Vec<ThreeWayStep>> {
         let mut seen = Vec::new();
         for part in parts {
             let row = self.find_row(part.session.as_ref().unwrap_or(session), &part.change)?;
             let change = row.and_then(|row| {
                 let change = row.set.changes.iter().find(|change| change.path == *path)?;
-                Some(ObservedChange::new(row, change))
+                Some((row.span(), change.clone()))
             });
             seen.extend(change);
         }

@@ -8,7 +8,7 @@ use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent};
 use turnstone_core::permission::PermissionRule;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::SessionSeq;
-use turnstone_snapshot::{OperationId as OrderId, RestorePlan, RestoreReport};
+use turnstone_snapshot::{RestoreOperationId as OrderId, RestorePlan, RestoreReport};
 
 /// Why nothing can be said of a file of a turn that was run elsewhere.
 pub(crate) const IMPORTED_REASON: &str = "imported";

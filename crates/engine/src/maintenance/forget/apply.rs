@@ -35,7 +35,7 @@ impl Forgets {
     pub fn apply(&self, ctx: &Context, plan: &ForgetPlan) -> Result<ForgetReport> {
         self.require_permission(ctx, plan)?;
         let vault = self.snapshots.of_root(&plan.root, ctx.now)?;
-        vault.begin_forget(&plan.patterns, ctx.now)?;
+        vault.maintenance().begin_forget(&plan.patterns, ctx.now)?;
         fail_point!("engine::forget_written", |_| Err(std::io::Error::other("failpoint").into()));
         for touched in &plan.sessions {
             let (session, id) =
@@ -83,7 +83,7 @@ impl Forgets {
         vault: &SnapshotHandle,
         patterns: &[String],
     ) -> Result<ForgetReport> {
-        let words = collect_lines(vault, &vault.list_forgettable(patterns)?)?;
+        let words = collect_lines(vault, &vault.reader().list_forgettable(patterns)?)?;
         let mut done = ForgetReport::default();
         for path in self.find_outputs_containing(&words)? {
             let mut text = String::from_utf8_lossy(&fs_err::read(&path)?).into_owned();
@@ -95,7 +95,7 @@ impl Forgets {
         }
         done.ledger = self.store.maintenance().redact(ctx, &words, false)?;
         fail_point!("engine::forget_redacted", |_| Err(std::io::Error::other("failpoint").into()));
-        done.captures = vault.finish_forget(ctx.now)?;
+        done.captures = vault.maintenance().finish_forget(ctx.now)?;
         Ok(done)
     }
 

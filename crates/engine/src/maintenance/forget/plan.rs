@@ -83,7 +83,7 @@ impl Forgets {
     pub fn plan(&self, ctx: &Context, directory: &Path, patterns: &[String]) -> Result<ForgetPlan> {
         patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
         let vault = self.snapshots.open(directory, ctx.now)?;
-        let captured = vault.list_forgettable(patterns)?;
+        let captured = vault.reader().list_forgettable(patterns)?;
         let words = collect_lines(&vault, &captured)?;
         let mut paths: BTreeSet<String> =
             captured.versions.iter().map(|version| version.path.to_string()).collect();
@@ -150,7 +150,9 @@ pub(super) fn collect_lines(
 ) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for version in &captured.versions {
-        let Ok(text) = String::from_utf8(vault.read_blob(&version.blob)?) else { continue };
+        let Ok(text) = String::from_utf8(vault.reader().read_blob(&version.blob)?) else {
+            continue;
+        };
         let lines = text.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES);
         found.extend(lines.map(str::to_owned));
     }

@@ -105,7 +105,7 @@ impl Worktrees {
     ) -> Result<CreatedWorktree, WorktreeError> {
         let found = self.records.get(ctx, project)?;
         let git = self.open_project_repository(&found)?;
-        let from = git.find_commit(new.from.as_deref().unwrap_or("HEAD"))?;
+        let from = git.history().find_commit(new.from.as_deref().unwrap_or("HEAD"))?;
         let from = from.ok_or_else(|| WorktreeError::NoCommit(project.clone()))?;
         let made = self.choose_name(ctx, &git, &found, new)?;
         let note = made.clone();
@@ -115,7 +115,7 @@ impl Worktrees {
         });
         let path = Path::new(&made.directory);
         let add = GitWorktree { path, branch: made.branch.as_deref(), from: &from };
-        if let Err(error) = git.add_worktree(add) {
+        if let Err(error) = git.worktrees().add(add) {
             self.record_failure(ctx, project, &made, &error.to_string())?;
             return Err(error.into());
         }
@@ -205,7 +205,9 @@ impl Worktrees {
             let directory = folder.join(&name);
             let branch = (!new.detached).then(|| format!("{BRANCH_PREFIX}{name}"));
             let taken = match &branch {
-                Some(branch) => git.find_commit(&format!("refs/heads/{branch}"))?.is_some(),
+                Some(branch) => {
+                    git.history().find_commit(&format!("refs/heads/{branch}"))?.is_some()
+                }
                 None => false,
             };
             let directory = directory.to_string_lossy().into_owned();
@@ -248,7 +250,7 @@ impl Worktrees {
             git => git?,
         };
         // The first one is the main checkout.
-        for row in git.list_worktrees()?.into_iter().skip(1) {
+        for row in git.worktrees().list()?.into_iter().skip(1) {
             let primary = Path::new(&project.worktree);
             if row.path == primary || found.iter().any(|one| one.directory == row.path) {
                 continue;

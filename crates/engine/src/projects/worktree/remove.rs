@@ -269,14 +269,14 @@ impl Worktrees {
     ) -> Result<UnsavedWork, WorktreeError> {
         let mut work = UnsavedWork::default();
         if let Some(branch) = own_branch(git, made)? {
-            work.commits = git.list_commits_only_on(branch, MAX_LISTED)?;
+            work.commits = git.history().list_commits_only_on(branch, MAX_LISTED)?;
         }
         let directory = Path::new(&made.directory);
         // A making that was cut off may have left a folder that is no checkout yet.
         if has_entry(&directory.join(".git"))? {
             let inside = self.repositories.get_at(directory)?;
             work.changes = list_uncommitted_paths(&inside)?;
-            for commit in inside.list_unnamed_commits(MAX_LISTED)? {
+            for commit in inside.history().list_unnamed_commits(MAX_LISTED)? {
                 if !work.commits.contains(&commit) {
                     work.commits.push(commit);
                 }
@@ -298,10 +298,10 @@ impl Worktrees {
     /// Takes the checkout away; `git` first, then what it left.
     fn remove_checkout(&self, git: &Git, directory: &Path) -> Result<(), WorktreeError> {
         let is_listed = |git: &Git| -> Result<bool, WorktreeError> {
-            Ok(git.list_worktrees()?.iter().any(|row| row.path == directory))
+            Ok(git.worktrees().list()?.iter().any(|row| row.path == directory))
         };
         if directory.is_dir() && is_listed(git)? {
-            let removed = git.remove_worktree(directory);
+            let removed = git.worktrees().remove(directory);
             // It may have failed after it had let go: what counts is what it says now.
             if removed.is_err() && is_listed(git)? {
                 return Ok(removed?);
@@ -314,7 +314,7 @@ impl Worktrees {
             fs_err::remove_dir_all(directory)?;
         }
         if is_listed(git)? {
-            git.prune_worktrees()?;
+            git.worktrees().prune()?;
         }
         Ok(())
     }
@@ -362,7 +362,7 @@ fn own_branch<'m>(git: &Git, made: &'m CreatedWorktree) -> Result<Option<&'m str
     let Some(branch) = made.branch.as_deref() else {
         return Ok(None);
     };
-    let is_there = git.find_commit(&format!("refs/heads/{branch}"))?.is_some();
+    let is_there = git.history().find_commit(&format!("refs/heads/{branch}"))?.is_some();
     Ok(Some(branch).filter(|_| is_there))
 }
 
@@ -377,11 +377,11 @@ fn find_deletable_branch(
         return Ok(None);
     };
     let name = format!("refs/heads/{branch}");
-    let Some(commit) = git.find_commit(&name)? else {
+    let Some(commit) = git.history().find_commit(&name)? else {
         return Ok(None);
     };
     let held = turnstone_process::WorktreeCheckout::Named(name);
-    let used = git.list_worktrees()?;
+    let used = git.worktrees().list()?;
     let is_held = used.iter().any(|row| row.branch == held && Some(row.path.as_path()) != going);
     Ok((!is_held).then(|| (branch.to_owned(), commit)))
 }
@@ -395,7 +395,7 @@ fn delete_branch(
     let Some((branch, commit)) = find_deletable_branch(git, made, None)? else {
         return Ok(None);
     };
-    git.delete_branch(&branch, &commit)?;
+    git.history().delete_branch(&branch, &commit)?;
     Ok(Some((branch, commit)))
 }
 
@@ -408,7 +408,7 @@ fn find_default_commit(git: &Git, project: &ProjectId) -> Result<String, Worktre
         "refs/heads/master",
     ];
     for name in names {
-        if let Some(commit) = git.find_commit(name)? {
+        if let Some(commit) = git.history().find_commit(name)? {
             return Ok(commit);
         }
     }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
-use turnstone_core::change::FileImage;
+use turnstone_core::change::PathImage;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Session;
 use turnstone_core::rel_path::RelPath;
@@ -15,7 +15,6 @@ use turnstone_snapshot::{PathState, SnapshotHandle};
 use turnstone_store::Context;
 
 use super::error::FileError;
-use crate::captures::image_conversion::{reason_code, to_file_image};
 use crate::captures::session_coverage::{PathLocation, SnapshotAccess, locate_path};
 use crate::error::EngineError;
 use crate::tool_calls::tracked_call::ToolCalls;
@@ -27,7 +26,7 @@ use crate::tool_calls::tracked_call::ToolCalls;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStamp {
     /// Its bytes by name, and its mode.
-    pub image: FileImage,
+    pub image: PathImage,
     /// When the file system says it was last written.
     pub modified: Option<EpochMillis>,
     /// When it was looked at.
@@ -54,22 +53,19 @@ pub(super) struct ProjectFile {
 
 impl ProjectFile {
     pub(super) fn read_state(&self) -> Result<PathState, FileError> {
-        let seen = self.vault.read_path(&self.relative)?;
-        match seen.uncovered_reason() {
-            Some(reason) => {
-                Err(FileError::NotCovered { path: self.real.clone(), reason: reason_code(reason) })
-            }
+        let seen = self.vault.reader().read_path(&self.relative)?;
+        match seen.image.uncovered_reason() {
+            Some(reason) => Err(FileError::NotCovered {
+                path: self.real.clone(),
+                reason: reason.as_str().to_owned(),
+            }),
             None => Ok(seen),
         }
     }
 }
 
 pub(super) fn make_stamp(seen: &PathState, now: EpochMillis) -> FileStamp {
-    FileStamp {
-        image: to_file_image(&seen.image),
-        modified: seen.modified.map(EpochMillis),
-        seen: now,
-    }
+    FileStamp { image: seen.image, modified: seen.modified.map(EpochMillis), seen: now }
 }
 
 impl ToolCalls {

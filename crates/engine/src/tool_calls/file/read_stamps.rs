@@ -259,13 +259,13 @@ impl From<StampPath> for PathBuf {
 
 #[cfg(test)]
 mod tests {
-    use turnstone_core::change::FileImage;
+    use turnstone_core::change::PathImage;
     use turnstone_core::time::EpochMillis;
 
     use super::*;
 
     fn seen(at: i64) -> FileStamp {
-        FileStamp { image: FileImage::Absent, modified: None, seen: EpochMillis(at) }
+        FileStamp { image: PathImage::Absent, modified: None, seen: EpochMillis(at) }
     }
 
     fn id(name: &str) -> SessionId {

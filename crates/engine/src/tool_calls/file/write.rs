@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use turnstone_core::change::FileImage;
+use turnstone_core::change::PathImage;
 use turnstone_core::id::PartId;
 use turnstone_snapshot::{ConditionalWrite, ConflictReason, PathState};
 use turnstone_store::Context;
@@ -10,7 +10,6 @@ use turnstone_store::Context;
 use super::error::FileError;
 use super::lock::{FileLock, lock_files};
 use super::read::{FileStamp, ProjectFile, make_stamp};
-use crate::captures::image_conversion::reason_code;
 use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls};
 use crate::turns::turn::Turn;
 
@@ -128,13 +127,13 @@ impl ToolCalls {
     ) -> Result<CheckedWrite, FileError> {
         let seen = placed.read_state()?;
         let now = make_stamp(&seen, ctx.now);
-        let nothing = || FileStamp { image: FileImage::Absent, modified: None, seen: ctx.now };
+        let nothing = || FileStamp { image: PathImage::Absent, modified: None, seen: ctx.now };
         let read = match expected {
             WritePrecondition::Stamp(stamp) => stamp.clone(),
             WritePrecondition::Absent => nothing(),
             WritePrecondition::Read => match self.read_stamps.find(&turn.session, &placed.real)? {
                 Some(stamp) => stamp,
-                None if now.image == FileImage::Absent => nothing(),
+                None if now.image == PathImage::Absent => nothing(),
                 None => return Err(FileError::NeverRead { path: placed.real }),
             },
         };
@@ -171,7 +170,8 @@ impl ToolCalls {
             let conflict = report.conflicts.iter().find(|it| it.path == one.placed.relative);
             match (uncovered, conflict.map(|conflict| conflict.why)) {
                 (Some((_, reason)), _) => {
-                    refused.push(FileError::NotCovered { path, reason: reason_code(*reason) });
+                    refused
+                        .push(FileError::NotCovered { path, reason: reason.as_str().to_owned() });
                 }
                 (None, Some(ConflictReason::Refused)) => {
                     let refused = std::io::Error::other("the disk refused the write");

@@ -2,9 +2,8 @@
 
 use turnstone_core::change::FileChange;
 use turnstone_core::id::ChangeId;
-use turnstone_snapshot::{Capture, PathChange, SnapshotHandle};
+use turnstone_snapshot::{Capture, SnapshotHandle};
 
-use crate::captures::image_conversion::to_file_image;
 use crate::error::Result;
 
 /// What a call did to files.
@@ -26,10 +25,5 @@ pub(crate) fn compare_captures(
     before: &Capture,
     after: &Capture,
 ) -> Result<Vec<FileChange>> {
-    let change = |PathChange { path, before, after }| FileChange {
-        path,
-        before: to_file_image(&before),
-        after: to_file_image(&after),
-    };
-    Ok(vault.list_changes(before, after)?.into_iter().map(change).collect())
+    Ok(vault.reader().list_changes(before, after)?)
 }

@@ -292,7 +292,7 @@ impl ToolCalls {
         let (mut vault, mut capture) = (None, None);
         if let Some(before) = &row.before {
             let found = self.snapshots.of_root(&row.set.root, ctx.now)?;
-            capture = Some(found.find_capture(before)?);
+            capture = Some(found.reader().find_capture(before)?);
             vault = Some(found);
         }
         let named = match row.set.evidence {

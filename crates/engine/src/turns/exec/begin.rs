@@ -201,10 +201,10 @@ impl Commands {
     /// may run for hours.
     fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
         if let SnapshotAccess::Available(vault) = self.snapshots.access(session, ctx.now)?
-            && vault.known_file_count() >= WATCH_THRESHOLD_FILES
+            && vault.maintenance().known_file_count() >= WATCH_THRESHOLD_FILES
         {
             // Where there can be none, captures walk as before.
-            let _journal = vault.start_journal();
+            let _journal = vault.maintenance().start_journal();
         }
         Ok(())
     }

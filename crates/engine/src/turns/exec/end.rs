@@ -57,7 +57,7 @@ impl Commands {
         if let Some(vault) =
             call.snapshots.as_ref().filter(|_| ctx.now.since(began) > JOURNAL_TRUST_MILLIS)
         {
-            vault.audit_journal(ctx.now).map_err(crate::EngineError::from)?;
+            vault.maintenance().audit_journal(ctx.now).map_err(crate::EngineError::from)?;
         }
         // Whatever still runs writes on: recovery waits for it before it closes the window.
         let closed = match end {

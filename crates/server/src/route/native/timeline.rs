@@ -5,7 +5,7 @@ use axum::extract::{Path, State};
 use axum::routing::get;
 use serde::Serialize;
 use serde_json::{Value, json};
-use turnstone_core::change::{Evidence, FileChange, FileImage};
+use turnstone_core::change::{Evidence, FileChange, PathImage};
 use turnstone_core::id::{MessageId, OperationId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::rel_path::RelPath;
@@ -97,9 +97,9 @@ struct TimelineOperation {
 /// What a change did to a file, in a letter.
 pub(super) const fn change_letter(change: &FileChange) -> char {
     match (&change.before, &change.after) {
-        (FileImage::Uncovered { .. }, _) | (_, FileImage::Uncovered { .. }) => '?',
-        (FileImage::Absent, _) => 'A',
-        (_, FileImage::Absent) => 'D',
+        (PathImage::Uncovered { .. }, _) | (_, PathImage::Uncovered { .. }) => '?',
+        (PathImage::Absent, _) => 'A',
+        (_, PathImage::Absent) => 'D',
         _ => 'M',
     }
 }

@@ -62,7 +62,7 @@ mod case {
             self.dir.path().join(path)
         }
 
-        /// Opens the vault in this process.
+        /// Opens the handle in this process.
         pub(crate) fn open(&self) -> SnapshotHandle {
             let (data, run) = (self.at("data"), self.at("run"));
             let options = SnapshotOptions::default();
@@ -73,7 +73,7 @@ mod case {
         pub(crate) fn start(&self, wrapper: &[&str], args: &[&str], failpoints: &str) -> Child {
             let test = std::env::current_exe().unwrap();
             let folder = test.parent().and_then(Path::parent).unwrap();
-            let program = folder.join("examples/keeper").display().to_string();
+            let program = folder.join("examples/store_owner").display().to_string();
             let dir = self.dir.path().display().to_string();
             let words: Vec<&str> = [wrapper, &[program.as_str(), dir.as_str()], args].concat();
             #[expect(clippy::disallowed_methods, reason = "the program under test")]
@@ -87,7 +87,7 @@ mod case {
             finish(self.start(&[], args, ""))
         }
 
-        /// A keeper that is ready.
+        /// A owner that is ready.
         pub(crate) fn keeper(&self, wrapper: &[&str], failpoints: &str) -> Child {
             let mut child = self.start(wrapper, &["hold"], failpoints);
             let mut line = String::new();
@@ -121,28 +121,28 @@ fn concurrent_capturing_processes_all_succeed() {
     let children = names.map(|name| case.start(&[], &["track", name, "30"], ""));
     let said = children.map(finish);
 
-    let vault = case.open();
+    let handle = case.open();
     for (name, said) in names.iter().zip(&said) {
         let acks = said.acks();
         assert_eq!(acks.len(), 30);
         for (round, (id, tree)) in acks.iter().enumerate() {
-            let capture = vault.find_capture(id).unwrap();
+            let capture = handle.reader().find_capture(id).unwrap();
             assert_eq!(capture.tree.to_string(), *tree);
             // What a process wrote before it asked is in what it was answered.
             let show = format!("{tree}:{name}");
-            let text = git_in(&vault.git_dir().unwrap(), &["show", &show]);
+            let text = git_in(&handle.reader().git_dir().unwrap(), &["show", &show]);
             assert_eq!(text, format!("{name} {round}"));
         }
     }
-    assert!(vault.verify_objects().unwrap().damaged.is_empty());
-    git_in(&vault.git_dir().unwrap(), &["fsck", "--full"]);
+    assert!(handle.reader().verify_objects().unwrap().damaged.is_empty());
+    git_in(&handle.reader().git_dir().unwrap(), &["fsck", "--full"]);
 }
 
 /// Proves R11.
 #[test]
 fn command_is_served_by_the_running_owner() {
     let case = OwnerFixture::new();
-    let keeper = case.keeper(&[], "");
+    let owner = case.keeper(&[], "");
 
     let said = case.run(&["track", "a", "3"]);
     assert_eq!(said.lines.last().unwrap(), "client");
@@ -152,7 +152,7 @@ fn command_is_served_by_the_running_owner() {
     assert_eq!(case.run(&["undo"]).report().restored, [path("a")]);
     assert_eq!(fs_err::read_to_string(case.at("work/a")).unwrap(), "a 2\n");
 
-    assert!(finish(keeper).ok);
+    assert!(finish(owner).ok);
     assert_eq!(case.run(&["track", "a", "1"]).lines.last().unwrap(), "keeper");
 }
 
@@ -163,18 +163,22 @@ fn client_survives_owner_killed_around_a_capture() {
         ["keeper::asked", "snapshot::pack_durable", "snapshot::ref_durable", "keeper::served"]
     {
         let case = OwnerFixture::new();
-        let keeper = case.keeper(&[], &format!("{point}=1*off->panic"));
+        let owner = case.keeper(&[], &format!("{point}=1*off->panic"));
 
         let said = case.run(&["track", "a", "3"]);
 
         assert_eq!(said.acks().len(), 3, "{point}: {said:?}");
         assert!(said.took_over(), "{point}: {said:?}");
-        assert!(!finish(keeper).ok);
-        let vault = case.open();
+        assert!(!finish(owner).ok);
+        let handle = case.open();
         for (id, tree) in said.acks() {
-            assert_eq!(vault.find_capture(&id).unwrap().tree.to_string(), tree, "{point}");
+            assert_eq!(
+                handle.reader().find_capture(&id).unwrap().tree.to_string(),
+                tree,
+                "{point}"
+            );
         }
-        assert!(vault.verify_objects().unwrap().damaged.is_empty(), "{point}");
+        assert!(handle.reader().verify_objects().unwrap().damaged.is_empty(), "{point}");
     }
 }
 
@@ -194,19 +198,19 @@ fn client_finishes_restore_once_after_owner_is_killed() {
         fs_err::write(case.at("work/b"), "new").unwrap();
         // The plan is the first request of the restore, after the question whether one is there.
         let after = if point == "keeper::served" { 2 } else { 0 };
-        let keeper = case.keeper(&[], &format!("{point}={after}*off->panic"));
+        let owner = case.keeper(&[], &format!("{point}={after}*off->panic"));
 
         let said = case.run(&["restore", &acks[0].1, OPERATION]);
 
         let report = said.report();
-        assert!(!finish(keeper).ok, "{point}");
+        assert!(!finish(owner).ok, "{point}");
         assert!(said.took_over(), "{point}: {said:?}");
         assert_eq!(report.restored, [path("a")], "{point}: {report:?}");
         assert_eq!(report.removed, [path("b")], "{point}");
         assert!(report.conflicts.is_empty() && report.guard.is_some(), "{point}: {report:?}");
         assert_eq!(fs_err::read_to_string(case.at("work/a")).unwrap(), "a 0\n");
-        let vault = case.open();
-        let operations = vault.list_operations().unwrap();
+        let handle = case.open();
+        let operations = handle.reader().list_operations().unwrap();
         assert_eq!(operations.len(), 1, "{point}");
         assert_eq!(operations[0].report, report, "{point}");
         let names = fs_err::read_dir(case.at("work")).unwrap().count();
@@ -219,12 +223,12 @@ fn client_finishes_restore_once_after_owner_is_killed() {
 #[test]
 fn owner_in_another_pid_namespace_is_found() {
     let case = OwnerFixture::new();
-    // As an administrator, or as a user who maps itself; where neither is permitted the keeper only
+    // As an administrator, or as a user who maps itself; where neither is permitted the owner only
     // claims to have another number.
     let ways: [&[&str]; 2] = [&["unshare", "-p", "--fork"], &["unshare", "-Urp", "--fork"]];
     let works = |way: &&&[&str]| finish(case.start(way, &["track", "probe", "1"], "")).ok;
     let wrapper = ways.iter().find(works).copied();
-    let mut keeper = case.keeper(wrapper.unwrap_or_default(), "");
+    let mut owner = case.keeper(wrapper.unwrap_or_default(), "");
     let allowed = wrapper.is_some();
     if !allowed {
         let store = case.open().location().folder.clone();
@@ -237,11 +241,11 @@ fn owner_in_another_pid_namespace_is_found() {
     assert_eq!(said.acks().len(), 2);
     assert!(!said.took_over(), "{said:?}");
     if !allowed {
-        keeper.kill().unwrap();
+        owner.kill().unwrap();
     }
     // The namespace dies with its first process.
-    drop(keeper.stdin.take());
-    assert_eq!(keeper.wait().unwrap().success(), allowed);
+    drop(owner.stdin.take());
+    assert_eq!(owner.wait().unwrap().success(), allowed);
     assert_eq!(case.run(&["track", "a", "2"]).acks().len(), 2);
 }
 
@@ -249,8 +253,8 @@ fn owner_in_another_pid_namespace_is_found() {
 #[test]
 fn git_gc_under_load_loses_nothing() {
     let case = OwnerFixture::new();
-    let keeper = case.keeper(&[], "");
-    let git_dir = case.open().git_dir().unwrap();
+    let owner = case.keeper(&[], "");
+    let git_dir = case.open().reader().git_dir().unwrap();
 
     let names = ["one", "two"];
     let children = names.map(|name| case.start(&[], &["track", name, "40"], ""));
@@ -259,17 +263,17 @@ fn git_gc_under_load_loses_nothing() {
     }
     let said = children.map(finish);
 
-    let vault = case.open();
+    let handle = case.open();
     for said in &said {
         let acks = said.acks();
         assert_eq!(acks.len(), 40);
         for (id, tree) in acks {
-            assert_eq!(vault.find_capture(&id).unwrap().tree.to_string(), tree);
+            assert_eq!(handle.reader().find_capture(&id).unwrap().tree.to_string(), tree);
         }
     }
-    assert!(finish(keeper).ok);
-    let vault = case.open();
-    let verified = vault.verify_objects().unwrap();
+    assert!(finish(owner).ok);
+    let handle = case.open();
+    let verified = handle.reader().verify_objects().unwrap();
     assert!(verified.damaged.is_empty(), "{:?}", verified.damaged);
     git_in(&git_dir, &["fsck", "--full"]);
 }
@@ -278,24 +282,24 @@ fn git_gc_under_load_loses_nothing() {
 #[test]
 fn reader_reopens_when_packs_were_replaced() {
     let case = OwnerFixture::new();
-    let keeper = case.open();
+    let owner = case.open();
     let reader = case.open();
     let group = PinGroup::new("x");
     let captures: Vec<_> = (0..5)
         .map(|round| {
             fs_err::write(case.at("work/a"), format!("{round}")).unwrap();
-            keeper.capture(&group, NOW).unwrap().capture
+            owner.capture(&group, NOW).unwrap().capture
         })
         .collect();
-    assert_eq!(reader.list_captures().unwrap().len(), 5);
+    assert_eq!(reader.reader().list_captures().unwrap().len(), 5);
 
-    git_in(&keeper.git_dir().unwrap(), &["gc", "-q", "--prune=now"]);
+    git_in(&owner.reader().git_dir().unwrap(), &["gc", "-q", "--prune=now"]);
 
     for capture in &captures {
-        let found = reader.find_capture(&capture.id.to_string()).unwrap();
-        assert_eq!(reader.list_files(&found).unwrap().len(), 1);
+        let found = reader.reader().find_capture(&capture.id.to_string()).unwrap();
+        assert_eq!(reader.reader().list_files(&found).unwrap().len(), 1);
     }
-    assert!(reader.verify_objects().unwrap().damaged.is_empty());
+    assert!(reader.reader().verify_objects().unwrap().damaged.is_empty());
 }
 
 /// Proves R12.

@@ -1,25 +1,25 @@
 //! A program under test: it captures and restores, prints what was acknowledged, and may die anywhere.
 //!
-//! `vault DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
-//! `vault DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
-//! `done` for each. `vault DIR churn SEED COUNT` captures for a group that stays and one that goes, and
-//! collects, merges and repacks in between; only captures that stay are acknowledged. `vault DIR tend
-//! SEED COUNT` does all kinds of upkeep each round and prints `gone ID` before a capture expires. `vault
-//! DIR fill SEED COUNT` captures until it is done, whatever fails on the way. `vault DIR time`
-//! prints how long captures of `DIR/work` take, `vault DIR edits SIZE COUNT` what so many edits of one
-//! text of that size take before and after a repack. `vault DIR states COUNT` makes worktrees of every
-//! kind of file, durably, and prints `ack ID TREE` for the capture of each; `vault DIR step FIRST COUNT`
+//! `handle DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
+//! `handle DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
+//! `done` for each. `handle DIR churn SEED COUNT` captures for a group that stays and one that goes, and
+//! collects, merges and repacks in between; only captures that stay are acknowledged. `handle DIR tend
+//! SEED COUNT` does all kinds of upkeep each round and prints `gone ID` before a capture expires. `handle
+//! DIR fill SEED COUNT` captures until it is done, whatever fails on the way. `handle DIR time`
+//! prints how long captures of `DIR/work` take, `handle DIR edits SIZE COUNT` what so many edits of one
+//! text of that size take before and after a repack. `handle DIR states COUNT` makes worktrees of every
+//! kind of file, durably, and prints `ack ID TREE` for the capture of each; `handle DIR step FIRST COUNT`
 //! restores them from the `FIRST` on, one after the other, and prints `done INDEX CONFLICTS` for each.
-//! `vault DIR grow FOLDERS` makes a worktree of fifty files in each folder; `vault DIR loan SEED COUNT`
-//! captures a committed checkout and ends the loan each time; `vault DIR first` prints how long the
-//! first capture takes, `vault DIR walk` walks that find nothing changed.
+//! `handle DIR grow FOLDERS` makes a worktree of fifty files in each folder; `handle DIR loan SEED COUNT`
+//! captures a committed checkout and ends the loan each time; `handle DIR first` prints how long the
+//! first capture takes, `handle DIR walk` walks that find nothing changed.
 
 use std::io::Write;
 use std::path::Path;
 
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    CaptureError, CaptureSelection, EvictionOptions, PinGroup, RootPolicy, SnapshotStore,
+    CaptureError, CaptureRules, EvictionOptions, PinGroup, RootPolicy, SnapshotStore,
     UserGitSettings, Worktree,
 };
 use turnstone_testkit::fixture::SeededRng;
@@ -52,19 +52,19 @@ fn run() -> Fallible {
     if let ["loan", seed, count] = words[1..] {
         return loan(dir, seed.parse()?, count.parse()?);
     }
-    let shadow = open(dir)?;
+    let store = open(dir)?;
     match words[1..] {
-        ["load", seed, count] => load(&shadow, dir, seed.parse()?, count.parse()?)?,
-        ["swing", seed, count] => swing(&shadow, dir, seed.parse()?, count.parse()?)?,
-        ["churn", seed, count] => churn(&shadow, dir, seed.parse()?, count.parse()?)?,
-        ["tend", seed, count] => tend(&shadow, dir, seed.parse()?, count.parse()?)?,
-        ["fill", seed, count] => fill(&shadow, dir, seed.parse()?, count.parse()?)?,
-        ["edits", size, count] => edits(&shadow, dir, size.parse()?, count.parse()?)?,
-        ["states", count] => states(&shadow, dir, count.parse()?)?,
-        ["step", first, count] => step(&shadow, first.parse()?, count.parse()?)?,
-        ["time"] => time(&shadow, dir)?,
-        ["first"] => first(&shadow)?,
-        ["walk"] => walk(&shadow)?,
+        ["load", seed, count] => load(&store, dir, seed.parse()?, count.parse()?)?,
+        ["swing", seed, count] => swing(&store, dir, seed.parse()?, count.parse()?)?,
+        ["churn", seed, count] => churn(&store, dir, seed.parse()?, count.parse()?)?,
+        ["tend", seed, count] => tend(&store, dir, seed.parse()?, count.parse()?)?,
+        ["fill", seed, count] => fill(&store, dir, seed.parse()?, count.parse()?)?,
+        ["edits", size, count] => edits(&store, dir, size.parse()?, count.parse()?)?,
+        ["states", count] => states(&store, dir, count.parse()?)?,
+        ["step", first, count] => step(&store, first.parse()?, count.parse()?)?,
+        ["time"] => time(&store, dir)?,
+        ["first"] => first(&store)?,
+        ["walk"] => walk(&store)?,
         ["grow", folders] => grow(dir, folders.parse()?)?,
         _ => return Err("unknown command".into()),
     }
@@ -75,10 +75,8 @@ fn run() -> Fallible {
 fn open(dir: &Path) -> Fallible<SnapshotStore> {
     let worktree = Worktree::open(&dir.join("work"), &RootPolicy::default())?;
     // No user, no settings: an index of the worktree's repository is believed.
-    let selection = CaptureSelection {
-        user_git: Some(UserGitSettings::default()),
-        ..CaptureSelection::default()
-    };
+    let selection =
+        CaptureRules { user_git: Some(UserGitSettings::default()), ..CaptureRules::default() };
     Ok(SnapshotStore::open(&dir.join("store"), worktree, selection)?)
 }
 
@@ -102,16 +100,16 @@ fn edit(dir: &Path, rng: &mut SeededRng) -> Fallible {
     Ok(())
 }
 
-fn load(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+fn load(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = SeededRng::new(seed);
     // Every other run captures by the journal.
     if seed.is_multiple_of(2) {
-        shadow.start_journal();
+        store.journal().start();
     }
     for _ in 0..count {
         edit(dir, &mut rng)?;
         let group = PinGroup::new(&format!("group {}", rng.below(3)));
-        let capture = shadow.capture(&group, NOW)?.capture;
+        let capture = store.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
     }
     Ok(())
@@ -122,70 +120,70 @@ fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = SeededRng::new(seed);
     let group = PinGroup::new("loan");
     for _ in 0..count {
-        let shadow = open(dir)?;
+        let store = open(dir)?;
         for _ in 0..2 {
-            let captured = shadow.capture(&group, NOW)?;
+            let captured = store.capture(&group, NOW)?;
             let capture = captured.capture;
             say(&format!("ack {} {}", capture.id, capture.tree))?;
             say(&format!("reused {}", captured.reused))?;
             edit(dir, &mut rng)?;
         }
-        shadow.release_borrowed_packs()?;
-        drop(shadow);
+        store.packs().release_borrowed_packs()?;
+        drop(store);
         // Nothing is remembered of the worktree: the next capture borrows again.
         fs_err::remove_file(dir.join("store/stat-cache"))?;
     }
     Ok(())
 }
 
-fn churn(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+fn churn(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = SeededRng::new(seed);
     let (stays, goes) = (PinGroup::new("stays"), PinGroup::new("goes"));
     let live = [stays.clone()].into();
     for round in 0..count {
         edit(dir, &mut rng)?;
-        shadow.capture(&goes, NOW)?;
+        store.capture(&goes, NOW)?;
         edit(dir, &mut rng)?;
-        let capture = shadow.capture(&stays, NOW)?.capture;
+        let capture = store.capture(&stays, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
         match round % 4 {
-            0 => drop(shadow.gc(&live, NOW.plus(7_200_000), false)?),
-            1 => shadow.merge_packs()?,
-            2 => drop(shadow.repack(1 << 30)?),
+            0 => drop(store.collector().gc(&live, NOW.plus(7_200_000), false)?),
+            1 => store.packs().merge_packs()?,
+            2 => drop(store.packs().repack(1 << 30)?),
             _ => {}
         }
     }
     Ok(())
 }
 
-fn tend(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+fn tend(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = SeededRng::new(seed);
     let (stays, goes) = (PinGroup::new("stays"), PinGroup::new("goes"));
     let live = [stays.clone()].into();
     for _ in 0..count {
         for _ in 0..3 {
             edit(dir, &mut rng)?;
-            shadow.capture(&goes, NOW)?;
+            store.capture(&goes, NOW)?;
             edit(dir, &mut rng)?;
-            let capture = shadow.capture(&stays, NOW)?.capture;
+            let capture = store.capture(&stays, NOW)?.capture;
             say(&format!("ack {} {}", capture.id, capture.tree))?;
         }
-        shadow.repack(1 << 30)?;
-        let captures = shadow.list_captures(&stays)?;
+        store.packs().repack(1 << 30)?;
+        let captures = store.captures().list(&stays)?;
         if let Some(oldest) = captures.get(5) {
             captures[6..].iter().try_for_each(|id| say(&format!("gone {id}")))?;
-            shadow.expire_before(&stays, oldest)?;
+            store.expiry().expire_before(&stays, oldest)?;
         }
-        shadow.gc(&live, NOW.plus(7_200_000), false)?;
+        store.collector().gc(&live, NOW.plus(7_200_000), false)?;
     }
     Ok(())
 }
 
-fn fill(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+fn fill(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = SeededRng::new(seed);
     for _ in 0..count {
         edit(dir, &mut rng)?;
-        match shadow.capture(&PinGroup::new("fill"), NOW) {
+        match store.capture(&PinGroup::new("fill"), NOW) {
             Ok(captured) => say(&format!("ack {} {}", captured.capture.id, captured.capture.tree))?,
             Err(CaptureError::NoSpace(_)) => say("full")?,
             Err(error) => return Err(error.into()),
@@ -194,23 +192,27 @@ fn fill(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible
     Ok(())
 }
 
-fn swing(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
-    shadow.resume_restores()?;
+fn swing(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+    store.restores().resume()?;
     let group = PinGroup::new("swing");
     let mut rng = SeededRng::new(seed);
-    let first = match shadow.list_captures(&group)?.last() {
-        Some(id) => shadow.get_capture(id)?,
-        None => shadow.capture(&group, NOW)?.capture,
+    let first = match store.captures().list(&group)?.last() {
+        Some(id) => store.captures().get(id)?,
+        None => store.capture(&group, NOW)?.capture,
     };
     say("open")?;
     for _ in 0..count {
         edit(dir, &mut rng)?;
-        let now = shadow.capture(&group, NOW)?.capture;
+        let now = store.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", now.id, now.tree))?;
-        let plan = shadow.plan_restore(&first, &now, None, false)?;
-        shadow.apply_plan(&plan, &PinGroup::new("guard"), NOW)?;
+        let plan = store.planner().plan_restore(&first, &now, None, false)?;
+        store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW)?;
         say("done")?;
-        shadow.apply_plan(&shadow.plan_targets(&plan.inverse())?, &PinGroup::new("guard"), NOW)?;
+        store.restores().apply_plan(
+            &store.planner().plan_targets(&plan.inverse())?,
+            &PinGroup::new("guard"),
+            NOW,
+        )?;
         say("done")?;
     }
     Ok(())
@@ -218,29 +220,29 @@ fn swing(shadow: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallibl
 
 /// The budget's own example (R13): one line of a text changes, again and again.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn edits(shadow: &SnapshotStore, dir: &Path, size: usize, count: usize) -> Fallible {
+fn edits(store: &SnapshotStore, dir: &Path, size: usize, count: usize) -> Fallible {
     let mut rng = SeededRng::new(1);
     let mut word = || format!("{:x} {:x}\n", rng.below(u64::MAX), rng.below(u64::MAX));
     let mut lines: Vec<String> = (0..size / 33).map(|_| word()).collect();
     let paths = ["big.txt".parse()?].into();
     let (group, live) = (PinGroup::new("edits"), [PinGroup::new("edits")].into());
     let room = EvictionOptions { needed: 0, live: &live, now: NOW, expiry: &[], effort: 256 << 20 };
-    let (mut reliefs, mut relief) = (0, None);
+    let (mut reliefs, mut report) = (0, None);
     let started = std::time::Instant::now();
     for round in 0..count {
         let at = (round * 7919) % lines.len();
         lines[at] = word();
         fs_err::write(dir.join("work/big.txt"), lines.concat())?;
-        let capture = |shadow: &SnapshotStore| shadow.capture_named(&group, &paths, false, NOW);
-        shadow.capture_with_eviction(&room, &mut relief, capture)?;
-        reliefs += usize::from(relief.take().is_some());
+        let capture = |store: &SnapshotStore| store.capture_named(&group, &paths, false, NOW);
+        store.eviction().capture_with_eviction(&room, &mut report, capture)?;
+        reliefs += usize::from(report.take().is_some());
     }
-    let usage = shadow.usage()?;
+    let usage = store.inspection().usage()?;
     say(&format!("{count} captures: {:.0} ms, room made {reliefs} times", ms(started)))?;
     say(&format!("{usage:?}"))?;
     loop {
         let started = std::time::Instant::now();
-        let merged = shadow.repack(256 << 20)?;
+        let merged = store.packs().repack(256 << 20)?;
         say(&format!("repack: {:.0} ms, {merged:?}", ms(started)))?;
         if merged.is_done {
             break;
@@ -248,10 +250,10 @@ fn edits(shadow: &SnapshotStore, dir: &Path, size: usize, count: usize) -> Falli
     }
     let status = fs_err::read_to_string("/proc/self/status")?;
     let peak = status.lines().find(|line| line.starts_with("VmHWM")).unwrap_or_default();
-    say(&format!("{:?}, {peak}", shadow.usage()?))
+    say(&format!("{:?}, {peak}", store.inspection().usage()?))
 }
 
-fn states(shadow: &SnapshotStore, dir: &Path, count: usize) -> Fallible {
+fn states(store: &SnapshotStore, dir: &Path, count: usize) -> Fallible {
     let work = dir.join("work");
     for index in 0..count {
         for entry in fs_err::read_dir(&work)? {
@@ -264,7 +266,7 @@ fn states(shadow: &SnapshotStore, dir: &Path, count: usize) -> Fallible {
         }
         make_state(dir, index)?;
         sync(&work)?;
-        let capture = shadow.capture(&PinGroup::new("states"), NOW)?.capture;
+        let capture = store.capture(&PinGroup::new("states"), NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
     }
     Ok(())
@@ -312,16 +314,16 @@ fn sync(folder: &Path) -> Fallible {
     Ok(fs_err::File::open(folder)?.sync_all()?)
 }
 
-fn step(shadow: &SnapshotStore, first: usize, count: usize) -> Fallible {
-    shadow.resume_restores()?;
-    let mut ids = shadow.list_captures(&PinGroup::new("states"))?;
+fn step(store: &SnapshotStore, first: usize, count: usize) -> Fallible {
+    store.restores().resume()?;
+    let mut ids = store.captures().list(&PinGroup::new("states"))?;
     ids.reverse();
     say("open")?;
     for index in first..first + count {
-        let target = shadow.get_capture(&ids[index % ids.len()])?;
-        let now = shadow.capture(&PinGroup::new("now"), NOW)?.capture;
-        let plan = shadow.plan_restore(&target, &now, None, false)?;
-        let report = shadow.apply_plan(&plan, &PinGroup::new("guard"), NOW)?;
+        let target = store.captures().get(&ids[index % ids.len()])?;
+        let now = store.capture(&PinGroup::new("now"), NOW)?.capture;
+        let plan = store.planner().plan_restore(&target, &now, None, false)?;
+        let report = store.restores().apply_plan(&plan, &PinGroup::new("guard"), NOW)?;
         say(&format!("done {} {}", index % ids.len(), report.conflicts.len()))?;
     }
     Ok(())
@@ -329,11 +331,11 @@ fn step(shadow: &SnapshotStore, first: usize, count: usize) -> Fallible {
 
 /// Prints how long walks take when nothing changed.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn walk(shadow: &SnapshotStore) -> Fallible {
-    shadow.capture(&PinGroup::new("time"), NOW)?;
+fn walk(store: &SnapshotStore) -> Fallible {
+    store.capture(&PinGroup::new("time"), NOW)?;
     for _ in 0..7 {
         let started = std::time::Instant::now();
-        shadow.capture(&PinGroup::new("time"), NOW)?;
+        store.capture(&PinGroup::new("time"), NOW)?;
         say(&format!("unchanged, walked: {:.1} ms", ms(started)))?;
     }
     Ok(())
@@ -355,18 +357,18 @@ fn grow(dir: &Path, folders: usize) -> Fallible {
 
 /// One capture, for whoever measures the process.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn first(shadow: &SnapshotStore) -> Fallible {
+fn first(store: &SnapshotStore) -> Fallible {
     let started = std::time::Instant::now();
-    let captured = shadow.capture(&PinGroup::new("time"), NOW)?;
+    let captured = store.capture(&PinGroup::new("time"), NOW)?;
     say(&format!("first: {:.1} ms, {} reused", ms(started), captured.reused))
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn time(shadow: &SnapshotStore, dir: &Path) -> Fallible {
+fn time(store: &SnapshotStore, dir: &Path) -> Fallible {
     let group = PinGroup::new("time");
     let timed = |what: &str| -> Fallible {
         let started = std::time::Instant::now();
-        let captured = shadow.capture(&group, NOW)?;
+        let captured = store.capture(&group, NOW)?;
         let took = started.elapsed().as_secs_f64() * 1000.0;
         say(&format!(
             "{what}: {took:.2} ms, {} files, {} changed, {} reused, {:?}",
@@ -377,7 +379,7 @@ fn time(shadow: &SnapshotStore, dir: &Path) -> Fallible {
     for _ in 0..7 {
         timed("unchanged, walked")?;
     }
-    shadow.start_journal();
+    store.journal().start();
     timed("journal starts")?;
     for _ in 0..7 {
         timed("unchanged, told")?;
@@ -394,7 +396,7 @@ fn time(shadow: &SnapshotStore, dir: &Path) -> Fallible {
         timed("10,000 changed")?;
     }
     let started = std::time::Instant::now();
-    let audit = shadow.audit_journal(NOW)?;
+    let audit = store.journal().audit(NOW)?;
     say(&format!(
         "audit of {}: {:.1} ms, {} missed",
         audit.files,
@@ -405,17 +407,17 @@ fn time(shadow: &SnapshotStore, dir: &Path) -> Fallible {
         let path = "one-changed".parse()?;
         fs_err::write(dir.join("work/one-changed"), format!("named {round}"))?;
         let started = std::time::Instant::now();
-        shadow.capture_named(&group, &[path].into(), false, NOW)?;
+        store.capture_named(&group, &[path].into(), false, NOW)?;
         say(&format!("named: {:.2} ms", started.elapsed().as_secs_f64() * 1000.0))?;
     }
     let started = std::time::Instant::now();
-    let settled = shadow.release_borrowed_packs()?;
+    let settled = store.packs().release_borrowed_packs()?;
     say(&format!("settled: {:.1} ms, {} copied", ms(started), settled.copied))?;
-    revert(shadow, dir)
+    revert(store, dir)
 }
 
 #[expect(clippy::disallowed_methods, reason = "it measures")]
-fn revert(shadow: &SnapshotStore, dir: &Path) -> Fallible {
+fn revert(store: &SnapshotStore, dir: &Path) -> Fallible {
     let group = PinGroup::new("time");
     fs_err::create_dir_all(dir.join("work/hundred"))?;
     let write = |text: &str| -> Fallible {
@@ -425,17 +427,17 @@ fn revert(shadow: &SnapshotStore, dir: &Path) -> Fallible {
         Ok(())
     };
     write("old")?;
-    let target = shadow.capture(&group, NOW)?.capture;
+    let target = store.capture(&group, NOW)?.capture;
     write("new")?;
-    let now = shadow.capture(&group, NOW)?.capture;
+    let now = store.capture(&group, NOW)?.capture;
     let started = std::time::Instant::now();
-    let diff = shadow.diff_captures(&target, &now, &turnstone_snapshot::DiffOptions::default())?;
+    let diff = store.diffs().between(&target, &now, &turnstone_snapshot::DiffOptions::default())?;
     say(&format!("diff of {}: {:.1} ms", diff.files.len(), ms(started)))?;
     let started = std::time::Instant::now();
-    let plan = shadow.plan_restore(&target, &now, None, false)?;
+    let plan = store.planner().plan_restore(&target, &now, None, false)?;
     say(&format!("plan of {}: {:.1} ms", plan.steps.len(), ms(started)))?;
     let started = std::time::Instant::now();
-    shadow.apply_plan(&plan, &group, NOW)?;
+    store.restores().apply_plan(&plan, &group, NOW)?;
     say(&format!("apply: {:.1} ms", ms(started)))
 }
 

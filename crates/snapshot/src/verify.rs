@@ -6,8 +6,8 @@ use gix::objs::Kind;
 use rayon::prelude::*;
 use serde::Serialize;
 
-use crate::object_store::{Commit, ObjectError, Oid, TreeEntry, parse_tree};
-use crate::snapshot_store::SnapshotStore;
+use crate::disk_usage::StoreInspection;
+use crate::object_store::{Commit, ObjectError, ObjectRepository, Oid, TreeEntry, parse_tree};
 
 /// An object that is missing or damaged.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -33,21 +33,24 @@ pub struct VerifyReport {
     pub damaged: Vec<DamagedObject>,
 }
 
-impl SnapshotStore {
+impl StoreInspection<'_> {
     /// Reads every object that is pinned and compares it with its name.
     ///
     /// # Errors
     ///
     /// The references cannot be read. Damage is no error: it is in the answer.
     pub fn verify_objects(&self) -> Result<VerifyReport, ObjectError> {
-        let mut run =
-            VerifyRun { shadow: self, done: VerifyReport::default(), seen: BTreeSet::new() };
+        let mut run = VerifyRun {
+            repository: &self.store.repository,
+            done: VerifyReport::default(),
+            seen: BTreeSet::new(),
+        };
         let mut blobs = BTreeMap::new();
-        for (reference, tip) in self.repository.list_refs()? {
+        for (reference, tip) in self.store.repository.refs().list()? {
             run.verify_group(&reference, tip, &mut blobs);
         }
         let read = |(oid, group): (&Oid, &String)| {
-            let read = self.repository.read_verified(oid, Kind::Blob);
+            let read = self.store.repository.read_verified(oid, Kind::Blob);
             read.map(|data| data.len() as u64)
                 .map_err(|error| to_damaged_object(oid, group, &error))
         };
@@ -62,14 +65,14 @@ impl SnapshotStore {
             }
         }
         // What a collection dropped meanwhile was not damaged.
-        let pinned = self.repository.list_refs()?;
+        let pinned = self.store.repository.refs().list()?;
         run.done.damaged.retain(|damage| pinned.contains_key(&damage.group));
         Ok(run.done)
     }
 }
 
 struct VerifyRun<'s> {
-    shadow: &'s SnapshotStore,
+    repository: &'s ObjectRepository,
     done: VerifyReport,
     seen: BTreeSet<Oid>,
 }
@@ -108,7 +111,7 @@ impl VerifyRun<'_> {
         if !self.seen.insert(*oid) {
             return None;
         }
-        match self.shadow.repository.read_verified(oid, kind) {
+        match self.repository.read_verified(oid, kind) {
             Ok(data) => {
                 self.done.objects += 1;
                 self.done.bytes += data.len() as u64;

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
-use crate::coverage::UncoveredReason;
 use crate::path::{RelPath, is_temp_name};
+use crate::path_image::UncoveredReason;
 use crate::stat_cache::CachedFile;
 use crate::user_git::{TrackedStatus, UserGitSettings};
 use crate::worktree::{FileKind, FileStat, WorktreeDir};
@@ -13,7 +13,7 @@ use crate::worktree_walk::{EntryKind, WorktreeWalker};
 
 /// What of a worktree is captured.
 #[derive(Clone, Debug)]
-pub struct CaptureSelection {
+pub struct CaptureRules {
     /// Files with more bytes are skipped, unless they are forced.
     pub max_file_bytes: u64,
     /// Names of directories that are skipped outside of any repository.
@@ -26,7 +26,7 @@ pub struct CaptureSelection {
     pub own_data: Option<RelPath>,
 }
 
-impl Default for CaptureSelection {
+impl Default for CaptureRules {
     fn default() -> Self {
         let generated = [
             "node_modules",
@@ -57,7 +57,7 @@ impl Default for CaptureSelection {
 
 /// What a name turned out to be, before it is written down.
 pub(crate) enum EntryDecision {
-    /// The file the picture has at this place of the folder.
+    /// The file at this position of the folder in the index.
     Known(usize),
     Stale(FileStat),
     Skipped(UncoveredReason),
@@ -89,14 +89,14 @@ pub(crate) struct EntryClassifier<'j> {
     dir: &'j WorktreeDir,
     rules: &'j FolderRules,
     known: Option<&'j IndexFolder>,
-    /// True if a file the picture has here is selected by the same rules as then.
+    /// True if a file in the index is selected by the same rules as before.
     trust_index_rules: bool,
     /// The path of the name at hand; before it, the path of the folder.
     path: Vec<u8>,
     prefix_len: usize,
-    /// True once something is not as the picture has it.
+    /// True once something differs from the index.
     pub(crate) differs: bool,
-    /// Device and inode of files found to have other names, which the picture did not know.
+    /// Device and inode of files with several names that the index did not know.
     pub(crate) hard_links: Vec<(u64, u64)>,
 }
 
@@ -128,7 +128,7 @@ impl<'j> EntryClassifier<'j> {
         }
     }
 
-    /// Looks at a name; nothing if it is not there, or is nobody's business.
+    /// Classifies a name; `None` if it does not exist or is a temporary file of ours.
     pub(crate) fn classify(
         &mut self,
         name: &[u8],
@@ -154,7 +154,7 @@ impl<'j> EntryClassifier<'j> {
             },
         };
         let own = self.walker.selection.own_data.as_ref();
-        let glimpse = match kind {
+        let decision = match kind {
             _ if own.is_some_and(|own| own.as_bytes() == self.path) => {
                 EntryDecision::Skipped(UncoveredReason::OwnData)
             }
@@ -163,7 +163,7 @@ impl<'j> EntryClassifier<'j> {
                 self.classify_file(name, at, known)?
             }
         };
-        self.differs |= match (&glimpse, known) {
+        self.differs |= match (&decision, known) {
             (EntryDecision::Known(_), _)
             | (EntryDecision::Folder(_), Some(IndexEntry::Folder(_))) => false,
             (EntryDecision::Skipped(reason), Some(IndexEntry::Skipped(known))) => reason != known,
@@ -171,7 +171,7 @@ impl<'j> EntryClassifier<'j> {
                 true
             }
         };
-        Some(glimpse)
+        Some(decision)
     }
 
     fn classify_folder(&self, name: &[u8]) -> EntryDecision {
@@ -205,7 +205,7 @@ impl<'j> EntryClassifier<'j> {
         }
     }
 
-    /// Notes a file that has other names, unless the picture knew.
+    /// Records a file that has several names, unless the index knew.
     fn record_hard_link(&mut self, stat: &FileStat, known: Option<&IndexEntry>) {
         let is_known = match known {
             Some(IndexEntry::File(CachedFile { stat: known, .. })) => {
@@ -273,7 +273,7 @@ impl<'j> EntryClassifier<'j> {
     }
 }
 
-/// Tells whether a set of paths has one below `folder`.
+/// True if a set of paths has one below `folder`.
 fn contains_path_below(paths: &BTreeSet<RelPath>, folder: &[u8]) -> bool {
     let from = [folder, b"/"].concat();
     let mut after = paths.range::<[u8], _>((Bound::Included(&from[..]), Bound::Unbounded));

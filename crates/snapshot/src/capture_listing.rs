@@ -5,17 +5,16 @@ use std::collections::BTreeMap;
 use serde::Serialize;
 use turnstone_core::time::EpochMillis;
 
-use super::error::SnapshotError;
-use super::request_handler::PREVIEW_GROUP;
 use crate::capture::Capture;
+use crate::capture_catalog::CaptureCatalog;
 use crate::capture_chain::{capture_id, capture_time};
-use crate::object_store::{Commit, LeafMode, ObjectError, Oid, TreeEntry};
+use crate::object_store::{Commit, FileMode, ObjectError, ObjectRepository, Oid, TreeEntry};
 use crate::path::RelPath;
-use crate::path_image::PathImage;
+use crate::path_image::{PathImage, present_image};
 use crate::restore::GROUP_PREFIX;
-use crate::snapshot_store::SnapshotStore;
+use crate::snapshot_handle::{PREVIEW_GROUP, SnapshotError};
 
-/// Fewer digits are not taken for a name.
+/// Shorter prefixes are not accepted.
 const MIN_PREFIX_LEN: usize = 4;
 
 /// A capture, as it is listed.
@@ -71,25 +70,25 @@ impl ListedCapture {
 /// A file of a capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedFile {
-    /// Where.
+    /// The path.
     pub path: RelPath,
     /// What git remembers of its mode.
-    pub mode: LeafMode,
+    pub mode: FileMode,
     /// Its permission bits; zero for a link.
     pub perm: u32,
     /// Its bytes.
     pub blob: Oid,
-    /// How many they are.
+    /// Their size in bytes.
     pub size: u64,
 }
 
-impl SnapshotStore {
+impl CaptureCatalog<'_> {
     /// Lists the captures of every group, newest first.
     ///
     /// # Errors
     ///
     /// The store cannot be read.
-    pub fn list_all_captures(&self) -> Result<Vec<ListedCapture>, ObjectError> {
+    pub fn list_all(&self) -> Result<Vec<ListedCapture>, ObjectError> {
         let mut found: Vec<_> = self.list_chains()?.into_values().flatten().collect();
         // Of one moment and one group, the later one comes first as the chain has it.
         found.sort_by_key(|capture| std::cmp::Reverse(capture.time));
@@ -103,7 +102,7 @@ impl SnapshotStore {
     /// The store cannot be read.
     pub fn list_chains(&self) -> Result<BTreeMap<String, Vec<ListedCapture>>, ObjectError> {
         let mut found = BTreeMap::<String, Vec<ListedCapture>>::new();
-        for tip in self.repository.list_refs()?.into_values() {
+        for tip in self.repository.refs().list()?.into_values() {
             let commits = self.read_chain_from(tip)?;
             let listed = commits.iter().map(|(oid, commit)| ListedCapture::new(*oid, commit));
             let listed: Vec<ListedCapture> = listed.collect();
@@ -113,31 +112,30 @@ impl SnapshotStore {
         Ok(found)
     }
 
-    /// Finds the capture that a tree, a capture's id, or a beginning of either means.
+    /// Finds the capture that a tree, a capture's id, or a unique prefix of either names.
     ///
     /// # Errors
     ///
-    /// [`SnapshotError::NoCapture`], and [`SnapshotError::Ambiguous`] if captures of other content begin
-    /// so too.
-    pub fn find_capture(&self, text: &str) -> Result<Capture, SnapshotError> {
+    /// [`SnapshotError::NoCapture`], and [`SnapshotError::Ambiguous`] if captures with other content share the prefix.
+    pub fn find(&self, text: &str) -> Result<Capture, SnapshotError> {
         let none = || {
-            let root = self.worktree.path().to_owned();
+            let root = self.root.to_owned();
             SnapshotError::NoCapture { text: text.to_owned(), root }
         };
         let wanted = text.to_ascii_lowercase();
         if wanted.len() < MIN_PREFIX_LEN {
             return Err(none());
         }
-        // A whole id needs no list: that is how whoever wrote it down asks.
+        // A complete id needs no list.
         if let Ok(id) = wanted.parse::<Oid>() {
-            match self.get_capture(&id) {
+            match self.get(&id) {
                 // It names a tree, or nothing.
                 Err(ObjectError::Missing(_) | ObjectError::Corrupt(_)) => {}
                 found => return Ok(found?),
             }
         }
         let begins = |oid: &Oid| oid.to_string().starts_with(&wanted);
-        let mut found = self.list_all_captures()?;
+        let mut found = self.list_all()?;
         found.retain(|capture| begins(&capture.tree) || begins(&capture.id));
         // Whole captures say more of the same content than those of some paths.
         found.sort_by_key(ListedCapture::is_partial);
@@ -148,7 +146,7 @@ impl SnapshotStore {
             candidates.dedup();
             return Err(SnapshotError::Ambiguous { text: text.to_owned(), candidates });
         }
-        Ok(self.get_capture(&first.id)?)
+        Ok(self.get(&first.id)?)
     }
 
     /// Lists the files of a capture, in git's order.
@@ -158,35 +156,36 @@ impl SnapshotStore {
     /// A tree cannot be read whole.
     pub fn list_files(&self, capture: &Capture) -> Result<Vec<ListedFile>, ObjectError> {
         let mut found = Vec::new();
-        self.list_below(capture, &capture.tree, None, &mut found)?;
+        list_below(self.repository, capture, (&capture.tree, None), &mut found)?;
         Ok(found)
     }
+}
 
-    fn list_below(
-        &self,
-        capture: &Capture,
-        tree: &Oid,
-        above: Option<&RelPath>,
-        found: &mut Vec<ListedFile>,
-    ) -> Result<(), ObjectError> {
-        for (name, entry) in self.repository.read_tree(tree)? {
-            let path = match above {
-                Some(above) => above.join(&name),
-                None => RelPath::new(name),
-            };
-            let path = path.map_err(|_| ObjectError::Corrupt(*tree))?;
-            match entry {
-                TreeEntry::Tree(below) => self.list_below(capture, &below, Some(&path), found)?,
-                TreeEntry::Leaf(leaf) => {
-                    let perm = match PathImage::present(capture, &path, leaf) {
-                        PathImage::Present { perm, .. } => perm,
-                        PathImage::Absent | PathImage::Uncovered { .. } => 0,
-                    };
-                    let size = self.repository.object_size(&leaf.blob)?;
-                    found.push(ListedFile { path, mode: leaf.mode, perm, blob: leaf.blob, size });
-                }
+fn list_below(
+    repository: &ObjectRepository,
+    capture: &Capture,
+    (tree, above): (&Oid, Option<&RelPath>),
+    found: &mut Vec<ListedFile>,
+) -> Result<(), ObjectError> {
+    for (name, entry) in repository.read_tree(tree)? {
+        let path = match above {
+            Some(above) => above.join(&name),
+            None => RelPath::new(name),
+        };
+        let path = path.map_err(|_| ObjectError::Corrupt(*tree))?;
+        match entry {
+            TreeEntry::Tree(below) => {
+                list_below(repository, capture, (&below, Some(&path)), found)?;
+            }
+            TreeEntry::Leaf(leaf) => {
+                let perm = match present_image(capture, &path, leaf) {
+                    PathImage::Present { perm, .. } => perm,
+                    PathImage::Absent | PathImage::Uncovered { .. } => 0,
+                };
+                let size = repository.object_size(&leaf.blob)?;
+                found.push(ListedFile { path, mode: leaf.mode, perm, blob: leaf.blob, size });
             }
         }
-        Ok(())
     }
+    Ok(())
 }

@@ -1,8 +1,8 @@
-//! A program under test: it opens the vault of `DIR/work` beside others and may die anywhere.
+//! A program under test: it opens the handle of `DIR/work` beside others and may die anywhere.
 //!
-//! `keeper DIR hold` keeps the store until its input ends and prints `ready`. `keeper DIR track NAME
-//! COUNT` writes files of its own, captures each time and prints `ack ID TREE`. `keeper DIR restore
-//! TREE OPERATION` restores a tree under this id and prints the report; `keeper DIR undo` takes the
+//! `owner DIR hold` keeps the store until its input ends and prints `ready`. `owner DIR track NAME
+//! COUNT` writes files of its own, captures each time and prints `ack ID TREE`. `owner DIR restore
+//! TREE OPERATION` restores a tree under this id and prints the report; `owner DIR undo` takes the
 //! newest operation back.
 
 use std::io::{Read, Write};
@@ -11,7 +11,8 @@ use std::process::ExitCode;
 
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    OperationAction, OperationId, OperationRequest, PinGroup, SnapshotHandle, SnapshotOptions,
+    OperationAction, OperationRequest, PinGroup, RestoreOperationId, SnapshotHandle,
+    SnapshotOptions,
 };
 
 type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
@@ -41,23 +42,23 @@ fn run() -> Fallible {
     let dir = Path::new(*words.first().ok_or("usage: keeper DIR COMMAND …")?);
     let (data, run) = (dir.join("data"), dir.join("run"));
     let options = SnapshotOptions::default();
-    let vault = SnapshotHandle::open(&data, Some(&run), &dir.join("work"), options, NOW)?;
+    let handle = SnapshotHandle::open(&data, Some(&run), &dir.join("work"), options, NOW)?;
     match words[1..] {
-        ["hold"] => hold(&vault)?,
-        ["track", name, count] => track(&vault, dir, name, count.parse()?)?,
+        ["hold"] => hold(&handle)?,
+        ["track", name, count] => track(&handle, dir, name, count.parse()?)?,
         ["restore", tree, id] => {
-            let target = vault.find_capture(tree)?;
-            let plan = vault.plan_restore(&target, None, false, NOW)?;
+            let target = handle.reader().find_capture(tree)?;
+            let plan = handle.plan_restore(&target, None, false, NOW)?;
             let action = OperationAction::Restore { tree: target.tree, paths: Vec::new() };
-            apply(&vault, &OperationRequest { id: id.parse()?, action, plan })?;
+            apply(&handle, &OperationRequest { id: id.parse()?, action, plan })?;
         }
         ["undo"] => {
-            let of = vault.find_operation(None)?.id;
-            let plan = vault.plan_undo(&of, NOW)?;
+            let of = handle.reader().find_operation(None)?.id;
+            let plan = handle.plan_undo(&of, NOW)?;
             apply(
-                &vault,
+                &handle,
                 &OperationRequest {
-                    id: OperationId::generate()?,
+                    id: RestoreOperationId::generate()?,
                     action: OperationAction::Undo { of },
                     plan,
                 },
@@ -65,7 +66,7 @@ fn run() -> Fallible {
         }
         _ => return Err("unknown command".into()),
     }
-    drop(vault);
+    drop(handle);
     scenario.teardown();
     Ok(())
 }
@@ -77,8 +78,8 @@ fn say(line: &str) -> Fallible {
     Ok(out.flush()?)
 }
 
-fn hold(vault: &SnapshotHandle) -> Fallible {
-    while !vault.try_acquire(NOW)? {
+fn hold(handle: &SnapshotHandle) -> Fallible {
+    while !handle.try_acquire(NOW)? {
         std::thread::sleep(std::time::Duration::from_millis(5));
     }
     say("ready")?;
@@ -86,18 +87,18 @@ fn hold(vault: &SnapshotHandle) -> Fallible {
     Ok(())
 }
 
-fn track(vault: &SnapshotHandle, dir: &Path, name: &str, count: usize) -> Fallible {
+fn track(handle: &SnapshotHandle, dir: &Path, name: &str, count: usize) -> Fallible {
     let group = PinGroup::new(name);
     for round in 0..count {
         fs_err::write(dir.join("work").join(name), format!("{name} {round}\n"))?;
-        let capture = vault.capture(&group, NOW)?.capture;
+        let capture = handle.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
     }
-    say(if vault.is_owner() { "keeper" } else { "client" })
+    say(if handle.is_owner() { "keeper" } else { "client" })
 }
 
-fn apply(vault: &SnapshotHandle, order: &OperationRequest) -> Fallible {
-    let report = vault.apply_once(order, NOW)?;
-    say(&format!("keeper {}", vault.is_owner()))?;
+fn apply(handle: &SnapshotHandle, order: &OperationRequest) -> Fallible {
+    let report = handle.apply_once(order, NOW)?;
+    say(&format!("keeper {}", handle.is_owner()))?;
     say(&serde_json::to_string(&report)?)
 }
