@@ -12,7 +12,7 @@ use turnstone_core::permission::{
     BuiltinAgent, PermissionRule, RuleAction, RuleLayer, RuleSource, explain_each_layer,
     matches_wildcard, parse_rule_file,
 };
-use turnstone_core::redact::{redact_prose, redact_text};
+use turnstone_core::redact::{redact, redact_prose, redact_text};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::retention::is_boundary;
 use turnstone_core::tool_state::ToolPhase;
@@ -258,4 +258,37 @@ fn several_urls_are_split_between_characters() {
         redact_text("https://\u{e9},https://u:S@two/x"),
         "https://\u{e9},https://[redacted]@two/x"
     );
+}
+
+#[test]
+fn webhooks_are_hidden_behind_a_password_with_a_slash() {
+    assert_eq!(
+        redact_text("https://u:S/S@hooks.slack.com/services/TSECRET/x"),
+        "https://[redacted]@hooks.slack.com/services/[redacted]/[redacted]"
+    );
+    for text in
+        ["https://x.example/bottle/a", "https://x.example/a:b/c", "https://x.example/v1b2c3d/x"]
+    {
+        assert_eq!(redact_text(text), text);
+    }
+}
+
+#[test]
+fn keys_that_become_the_same_are_numbered() {
+    let mut value = serde_json::json!({ "token=a1": 1, "token=b2": 2, "token=c3": 3 });
+    redact(&mut value);
+    let keys: BTreeSet<&str> =
+        value.as_object().expect("a table").keys().map(String::as_str).collect();
+
+    let same = "token=[redacted]";
+    assert_eq!(keys, BTreeSet::from([same, "token=[redacted] (2)", "token=[redacted] (3)"]));
+}
+
+#[test]
+fn path_has_parts_and_a_name() {
+    let nested = path("src/deep/a.rs");
+
+    assert_eq!(nested.parts().collect::<Vec<_>>(), [&b"src"[..], b"deep", b"a.rs"]);
+    assert_eq!(nested.name(), b"a.rs");
+    assert_eq!(path("a").name(), b"a");
 }
