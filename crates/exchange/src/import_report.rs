@@ -14,7 +14,7 @@ pub struct ImportReport {
     pub source: String,
     /// The count of each kind that was found.
     pub kinds: BTreeMap<RecordKind, KindCounts>,
-    /// What people should know beside the counts; at most [`MAX_LISTED`].
+    /// What people should know in addition to the counts; at most [`MAX_LISTED`].
     pub notes: Vec<String>,
     /// Permission rules the source carries that are stored and not in effect.
     pub untrusted: ImportedRules,
@@ -150,31 +150,31 @@ impl ImportReport {
     /// True if nothing was orphaned or rejected.
     #[must_use]
     pub fn is_clean(&self) -> bool {
-        self.kinds.values().all(|tally| tally.orphaned == 0 && tally.rejected_count == 0)
+        self.kinds.values().all(|counts| counts.orphaned == 0 && counts.rejected_count == 0)
     }
 
     pub(crate) fn found_count(&self, kind: RecordKind) -> u64 {
-        self.kinds.get(&kind).map_or(0, |tally| tally.found)
+        self.kinds.get(&kind).map_or(0, |counts| counts.found)
     }
 
     pub(crate) fn record_outcome(&mut self, kind: RecordKind, id: &str, outcome: RecordOutcome) {
-        let tally = self.kinds.entry(kind).or_default();
-        tally.found += 1;
+        let counts = self.kinds.entry(kind).or_default();
+        counts.found += 1;
         let add = |list: &mut Vec<SkippedRecord>, reason| {
             if list.len() < MAX_LISTED {
                 list.push(SkippedRecord { id: to_printable(id), reason });
             }
         };
         match outcome {
-            RecordOutcome::Imported => tally.imported += 1,
-            RecordOutcome::Unchanged => tally.unchanged += 1,
+            RecordOutcome::Imported => counts.imported += 1,
+            RecordOutcome::Unchanged => counts.unchanged += 1,
             RecordOutcome::Orphaned(reason) => {
-                tally.orphaned += 1;
-                add(&mut tally.orphans, reason);
+                counts.orphaned += 1;
+                add(&mut counts.orphans, reason);
             }
             RecordOutcome::Rejected(reason) => {
-                tally.rejected_count += 1;
-                add(&mut tally.rejected, reason);
+                counts.rejected_count += 1;
+                add(&mut counts.rejected, reason);
             }
         }
     }

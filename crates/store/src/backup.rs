@@ -11,7 +11,7 @@ use crate::data_layout::{DataLayout, create_private_dir, sync_dir};
 use crate::error::{Result, StoreError, classify_sqlite_error};
 use crate::store::Store;
 
-/// How often a copy is begun anew because values went away while it was made.
+/// How often a copy is restarted because values were removed while it was made.
 const ATTEMPTS: usize = 3;
 
 /// What a backup holds.
@@ -23,7 +23,7 @@ pub struct BackupReport {
     pub bytes: u64,
     /// Events in it.
     pub events: u64,
-    /// Large values beside it.
+    /// Large values next to it.
     pub values: u64,
     /// Their bytes.
     pub value_bytes: u64,

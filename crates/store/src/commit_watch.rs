@@ -1,4 +1,4 @@
-//! Wakes whoever waits for the log to grow, in this process and in others (R26).
+//! Wakes readers that wait for the log to grow, in this process and in others (R26).
 //!
 //! After each commit the writer touches the wake file; every process watches it with inotify. A wake
 //! is only a hint: the waiter reads the log again, so a lost or a surplus wake is harmless.
@@ -68,7 +68,7 @@ impl CommitWatch {
         }
     }
 
-    /// Lets whoever waits in this process look again.
+    /// Wakes the waiting readers of this process.
     pub fn wake_local(&self) {
         lock(&self.shared.state).wakes += 1;
         self.shared.changed.notify_all();

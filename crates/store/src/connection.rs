@@ -64,7 +64,7 @@ pub(crate) fn open(
 /// Statements are kept, and stay as they were prepared.
 ///
 /// Without the stability guarantee SQLite looks at bound values to find out whether a partial index
-/// could serve, and prepares such a statement anew each time another value is bound: a fifth of
+/// could serve, and prepares such a statement again each time another value is bound: a fifth of
 /// what a fork cost.
 fn configure_statement_cache(conn: &Connection) -> rusqlite::Result<()> {
     conn.set_prepared_statement_cache_capacity(256);
@@ -112,7 +112,7 @@ fn read_only_uri(path: &Path) -> String {
     uri
 }
 
-/// The size of the write-ahead log beside `database`.
+/// The size of the write-ahead log of `database`.
 pub(crate) fn wal_len(database: &Path) -> u64 {
     let mut path = database.as_os_str().to_owned();
     path.push("-wal");

@@ -1,7 +1,7 @@
 //! Named consumers of the log: how far each has read, and when it has fallen too far behind (R25).
 //!
 //! A consumer holds the log: what it has not read stays whole. One that lags by more than the limit
-//! is marked `resync`, holds nothing any more, and has to read the state anew. Readers of a live
+//! is marked `resync`, holds nothing any more, and has to read the whole state again. Readers of a live
 //! stream never register, so they never hold anything.
 
 use rusqlite::{Connection, OptionalExtension};
@@ -25,7 +25,7 @@ pub struct LogConsumer {
     pub cursor: LogCursor,
     /// When it last said so.
     pub time: EpochMillis,
-    /// It fell too far behind: it has to read the state anew, then be reset.
+    /// It fell too far behind: it has to read the whole state again, then be reset.
     pub resync: bool,
 }
 
@@ -65,7 +65,7 @@ impl ConsumerMutations<'_> {
         Ok(())
     }
 
-    /// Lets the consumer `name` begin anew at `cursor`: it has read the state as of there.
+    /// Lets the consumer `name` start again at `cursor`: it has read the state as of there.
     ///
     /// # Errors
     ///

@@ -77,7 +77,7 @@ pub enum StoreError {
     /// A turn runs, and this call would disturb it.
     #[error("session {0} is busy with a turn")]
     Busy(SessionId),
-    /// The session cannot be taken back to that place: it is not the end of a turn or step.
+    /// The session cannot be reverted to that point: it is not the end of a turn or step.
     #[error("{seq} is not a boundary of session {session}")]
     NoBoundary {
         /// The session.
@@ -170,7 +170,7 @@ pub enum StoreError {
         /// What SQLite said.
         reason: String,
     },
-    /// A file beside the database could not be read or written.
+    /// A file next to the database could not be read or written.
     #[error("{0}")]
     Io(String),
 }

@@ -1,8 +1,8 @@
 //! Calls that are made once: what a repeat of an idempotency key finds (R43).
 //!
 //! A call that is one mutation is remembered with it ([`Store::write_once`]). A call of several leaves
-//! a mark in the transaction of its first event, and its answer when it is over: whoever repeats it
-//! after a crash in between is told where it began instead of doing it twice.
+//! a mark in the transaction of its first event, and its answer when it is over: a client that repeats it
+//! after a crash in between learns where it began instead of doing it twice.
 
 use rusqlite::OptionalExtension;
 use turnstone_core::call_context::Context;

@@ -168,7 +168,7 @@ impl LeaseMutations<'_> {
         Ok(Lease { session: session.clone(), owner: owner.clone(), epoch })
     }
 
-    /// Gives the session to `owner` or to nobody; whoever held it is fenced.
+    /// Gives the session to `owner`, or releases it; the former holder is fenced.
     pub(crate) fn set_holder(&self, session: SessionNum, owner: Option<&OwnerId>) -> Result<i64> {
         Ok(self
             .tx

@@ -1,7 +1,7 @@
 //! The one database of Turnstone: an event log that is the truth, and tables that index it.
 //!
 //! Owns SQLite, the blob folder and the owner files below the data directory. Knows no git, no
-//! HTTP, no wire names and no async runtime. Whoever wants to hear of a change reads the log from a
+//! HTTP, no wire names and no async runtime. A consumer of changes reads the log from a
 //! cursor and waits on [`CommitWatch`].
 
 mod actor_name;

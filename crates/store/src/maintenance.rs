@@ -1,4 +1,4 @@
-//! Upkeep: keeps the files small, in steps that disturb nobody.
+//! Maintenance: keeps the files small, in short steps that do not block writers.
 //!
 //! One run finishes deletions, marks consumers that lag too far, compacts the log, removes values nobody uses, forgets
 //! old idempotency keys, gives free pages back to the file system and empties the write-ahead log.
@@ -31,7 +31,7 @@ const GRACE_MS: i64 = 60_000;
 /// Rows removed in one step.
 const BATCH_ROWS: i64 = 200;
 
-/// How much upkeep may do at once. The store reads no clock: a limit in time is the caller's.
+/// How much maintenance may do at once. The store reads no clock: a limit in time is the caller's.
 pub struct MaintenanceBudget {
     steps: u64,
     keep_going: Box<dyn FnMut() -> bool>,
@@ -67,7 +67,7 @@ impl MaintenanceBudget {
     }
 }
 
-/// The limits upkeep works with; the usual ones are [`MaintenanceLimits::default`].
+/// The limits of maintenance; the usual ones are [`MaintenanceLimits::default`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MaintenanceLimits {
     /// Events younger than this stay whole, and files are removed this long after they were doomed.
@@ -91,7 +91,7 @@ impl Default for MaintenanceLimits {
     }
 }
 
-/// What upkeep did.
+/// What maintenance did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct DatabaseMaintenanceReport {
     /// Events that became stubs.
@@ -119,7 +119,7 @@ pub struct DatabaseMaintenance<'a> {
 }
 
 impl DatabaseMaintenance<'_> {
-    /// Does upkeep with the usual limits.
+    /// Runs maintenance with the usual limits.
     ///
     /// # Errors
     ///
@@ -132,7 +132,7 @@ impl DatabaseMaintenance<'_> {
         self.run_with(ctx, budget, &MaintenanceLimits::default())
     }
 
-    /// Does upkeep with other limits than the usual ones.
+    /// Runs maintenance with other limits than the usual ones.
     ///
     /// # Errors
     ///
@@ -141,12 +141,12 @@ impl DatabaseMaintenance<'_> {
         &self,
         ctx: &Context,
         mut budget: MaintenanceBudget,
-        upkeep: &MaintenanceLimits,
+        limits: &MaintenanceLimits,
     ) -> Result<DatabaseMaintenanceReport> {
         let mut done = DatabaseMaintenanceReport::default();
         done.finished = purge_deleted_within(self.store, ctx, &mut budget)?
-            && compact_within(self.store, ctx, &mut budget, upkeep, &mut done)?
-            && remove_unused_blob_files(self.store, ctx, &mut budget, upkeep, &mut done)?
+            && compact_within(self.store, ctx, &mut budget, limits, &mut done)?
+            && remove_unused_blob_files(self.store, ctx, &mut budget, limits, &mut done)?
             && vacuum_within(self.store, ctx, &mut budget, &mut done)?;
         if budget.has_steps_left() {
             self.store.submit_maintenance(connection::truncate_wal).wait()?;
@@ -242,10 +242,10 @@ fn compact_within(
     store: &Store,
     ctx: &Context,
     budget: &mut MaintenanceBudget,
-    upkeep: &MaintenanceLimits,
+    limits: &MaintenanceLimits,
     done: &mut DatabaseMaintenanceReport,
 ) -> Result<bool> {
-    let (stale, bytes) = (ctx.now.plus(-upkeep.lag_ms), upkeep.lag_bytes);
+    let (stale, bytes) = (ctx.now.plus(-limits.lag_ms), limits.lag_bytes);
     if !store.read(ctx, |r| consumer::find_lagging_consumers(r.conn, stale, bytes))?.is_empty() {
         if !budget.take_step() {
             return Ok(false);
@@ -253,12 +253,12 @@ fn compact_within(
         done.marked_consumers =
             store.write(ctx, move |tx| tx.consumers().mark_lagging(stale, bytes)).wait()?;
     }
-    let recent = ctx.now.plus(-upkeep.grace_ms);
+    let recent = ctx.now.plus(-limits.grace_ms);
     let limit = store.read(ctx, |r| log_compaction::compaction_limit(r.conn, recent, stale))?;
     let compacted = log_compaction::compact_log(store, ctx, limit, budget)?;
     done.compacted = compacted.events;
     done.freed_bytes = compacted.bytes;
-    let oldest = ctx.now.plus(-upkeep.key_retention_ms);
+    let oldest = ctx.now.plus(-limits.key_retention_ms);
     while store.read(ctx, |r| has_row_before(r.conn, OLD_KEYS, oldest))? {
         if !budget.take_step() {
             return Ok(false);
@@ -275,7 +275,7 @@ fn remove_unused_blob_files(
     store: &Store,
     ctx: &Context,
     budget: &mut MaintenanceBudget,
-    upkeep: &MaintenanceLimits,
+    limits: &MaintenanceLimits,
     done: &mut DatabaseMaintenanceReport,
 ) -> Result<bool> {
     let strays = find_stray_blob_files(store, ctx)?;
@@ -289,7 +289,7 @@ fn remove_unused_blob_files(
         };
         store.write(ctx, doom).wait()?;
     }
-    let before = ctx.now.plus(-upkeep.grace_ms);
+    let before = ctx.now.plus(-limits.grace_ms);
     while store.read(ctx, |r| has_row_before(r.conn, DOOMED, before))? {
         if !budget.take_step() {
             return Ok(false);

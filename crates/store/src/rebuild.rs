@@ -1,9 +1,9 @@
 //! Projections thrown away and made again from the log, in short transactions, resumably.
 //!
 //! Nobody may look at half-built tables. Inside this process owning the store sees to that. Between
-//! processes the open lock and the owner files do: whoever has the store open holds an owner file
+//! processes the open lock and the owner files do: a process that has the store open holds an owner file
 //! that was registered under the open lock, so with that lock in hand the living owners are all
-//! there is; any other than ours refuses the rebuild, and whoever opens meanwhile waits for the
+//! there is; any other than ours refuses the rebuild, and a process that opens the store meanwhile waits for the
 //! lock. A check at the start of every read and write would cost all of them for a rare need.
 //!
 //! A rebuild that was cut off is marked in `note`; the next open finishes it before it serves

@@ -118,7 +118,7 @@ pub(crate) fn redact(
     Ok(done)
 }
 
-/// Writes the file anew, so that no page holds what was taken out, and cuts the log back.
+/// Rewrites the file, so that no page holds what was removed, and truncates the log.
 fn vacuum_and_truncate(store: &Store) -> Result<()> {
     store.submit_maintenance(|conn| conn.execute_batch("VACUUM")).wait()?;
     store.submit_maintenance(connection::truncate_wal).wait()?;

@@ -1,4 +1,4 @@
-//! The log read again: every retained event applied anew, by the function that applied it first.
+//! The log read again: every retained event applied again, by the function that applied it first.
 //!
 //! Goes in passes, because compaction may leave an entity's only image later in the log than the
 //! things that refer to it: what is referred to comes in an earlier pass. Within a pass the order

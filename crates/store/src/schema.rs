@@ -252,7 +252,7 @@ CREATE INDEX search_doc_owner ON search_doc (session, message);
 ///
 /// What a change set holds is in its event: the tables only find it. `root` is the store of the
 /// files' captures; `opened` and `closed` are places in the log, so that two change sets of one root
-/// tell whether they overlapped. `taken` says what is taken back of a change set: `paths` is a list,
+/// tell whether they overlapped. `taken` says what is undone of a change set: `paths` is a list,
 /// or absent for all of it. A session without a `head` stands at its end.
 const HISTORY: &str = "
 CREATE TABLE change (

@@ -182,7 +182,7 @@ impl Store {
         }
     }
 
-    /// Runs upkeep on the writer's connection, outside of any transaction.
+    /// Runs maintenance on the writer's connection, outside of any transaction.
     pub(crate) fn submit_maintenance<T, F>(&self, run: F) -> PendingWrite<T>
     where
         T: Send + 'static,
@@ -234,7 +234,7 @@ impl Store {
         self.finish_read(conn, read)
     }
 
-    /// Reads what is stored, whoever is dead: for recovery itself.
+    /// Reads what is stored, without recovery first: for recovery itself.
     pub(crate) fn read_without_recovery<T>(
         &self,
         ctx: &Context,
@@ -375,7 +375,7 @@ fn inspect_file(path: &std::path::Path) -> Result<SchemaCompatibility, DatabaseO
     }
 }
 
-/// True for a file of at most two pages with a rollback journal beside it: one of ours, cut off
+/// True for a file of at most two pages with a rollback journal next to it: one of ours, interrupted
 /// before it was switched to write-ahead logging, which is the first thing done to it.
 fn is_interrupted_creation(path: &std::path::Path) -> bool {
     let mut journal = path.as_os_str().to_owned();

@@ -89,7 +89,7 @@ struct WriterThread {
     actors: HashMap<String, i64>,
 }
 
-/// Whether a member's changes can be told from the others'.
+/// Whether a member's changes can be distinguished from the others'.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum MemberIsolation {
     /// They cannot.
@@ -182,10 +182,10 @@ impl WriterThread {
                 poison.map(|reason| StoreError::Poisoned { file: self.file.clone(), reason });
             match (first, poisoned) {
                 (WriterJob::Mutation(work), Some(error)) => work.answer(Err(error)),
-                (WriterJob::Maintenance(chore), Some(error)) => chore.refuse(error),
+                (WriterJob::Maintenance(job), Some(error)) => job.refuse(error),
                 (WriterJob::Mutation(work), None) => carried = self.run_group(work, jobs),
-                (WriterJob::Maintenance(chore), None) => {
-                    if let Some(reason) = chore.run(&mut self.conn, &self.file) {
+                (WriterJob::Maintenance(job), None) => {
+                    if let Some(reason) = job.run(&mut self.conn, &self.file) {
                         self.poison(&reason);
                     }
                 }
@@ -229,7 +229,7 @@ impl WriterThread {
             if !group.is_full() {
                 match jobs.try_recv() {
                     Ok(WriterJob::Mutation(work)) => next = Some(work),
-                    Ok(upkeep @ WriterJob::Maintenance(_)) => carried = Some(upkeep),
+                    Ok(job @ WriterJob::Maintenance(_)) => carried = Some(job),
                     Err(_) => {}
                 }
             }
@@ -398,7 +398,7 @@ impl WriterThread {
         }
     }
 
-    /// Stops all writing until the file was opened anew and checked.
+    /// Stops all writing until the file has been reopened and checked.
     fn poison(&mut self, reason: &str) {
         self.poison = Some(reason.to_owned());
         // The next open checks the file when it finds the marker; without it, it still replays the

@@ -19,11 +19,11 @@ const ANSWER_SPINS: u32 = 1000;
 pub(crate) enum WriterJob {
     /// A mutation, run in a group with others.
     Mutation(Box<dyn MutationJob>),
-    /// Upkeep, run between groups and outside of any transaction.
+    /// Maintenance, run between groups and outside of any transaction.
     Maintenance(Box<dyn MaintenanceJob>),
 }
 
-/// What queued upkeep is to the writer.
+/// Queued maintenance, as the writer sees it.
 pub(crate) trait MaintenanceJob: Send {
     /// Does the work and answers; returns why the store must stop writing, if it must.
     fn run(self: Box<Self>, conn: &mut Connection, file: &Path) -> Option<String>;
@@ -45,7 +45,7 @@ where
         // After a failed write to the file nobody knows what is on disk, as after a commit.
         let code = done.as_ref().err().and_then(rusqlite::Error::sqlite_error_code);
         let broken = (code == Some(rusqlite::ErrorCode::SystemIoFailure))
-            .then(|| "upkeep could not write to it".to_owned());
+            .then(|| "maintenance could not write to it".to_owned());
         drop(self.answer.send(done.map_err(|e| classify_sqlite_error(&e, file))));
         broken
     }

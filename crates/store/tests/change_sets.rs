@@ -194,8 +194,9 @@ fn fenced_owner_cannot_write_but_recovery_closes_its_change_set() {
     let refused = close_change_set(&store, &fenced, &close("1", Evidence::Window, vec![]));
     assert!(matches!(refused, Err(StoreError::Fenced(_))), "{refused:?}");
     let recovered = close("1", Evidence::Recovered, vec![edit("a")]);
-    let by_anybody = store.write(&ctx(), move |tx| tx.change_sets().recover(&sid(SES), &recovered));
-    by_anybody.wait().expect("recovered");
+    let by_any_session =
+        store.write(&ctx(), move |tx| tx.change_sets().recover(&sid(SES), &recovered));
+    by_any_session.wait().expect("recovered");
     let rows = store.read(&ctx(), |r| r.change_sets().list(&sid(SES))).expect("reads");
     assert_eq!(rows[0].set.evidence, Evidence::Recovered);
     assert_projections_match(&store);
@@ -343,13 +344,13 @@ fn moving_the_head_appends_a_numbered_session_event() {
     let dir = tempfile::tempdir().expect("temp dir");
     let (store, owned) = in_turn(dir.path());
     end_turn(&store, &owned);
-    let told = |store: &Store| {
+    let count_reports = |store: &Store| {
         let all = store.read(&ctx(), |r| r.sync().after(&sid(SES), -1, 1000)).expect("reads");
         all.iter().filter(|event| event.kind == EventKind::SessionUpdated).count()
     };
-    let before = told(&store);
+    let before = count_reports(&store);
     let head = SessionHead { message: "msg_u".parse().expect("an id"), part: None };
-    // The clock stands still: the session looks the same and is told all the same.
+    // The clock stands still: the session looks the same and is still reported.
     for (name, to, count) in [
         ("1", HeadMove::Stay, 0),
         ("2", HeadMove::To(head.clone()), 1),
@@ -358,12 +359,12 @@ fn moving_the_head_appends_a_numbered_session_event() {
     ] {
         plan_operation(&store, &undo(name)).expect("plans");
         finish_operation(&store, name, to.clone(), UndoExtent::Nothing).expect("done");
-        assert_eq!(told(&store), before + count, "{name}");
+        assert_eq!(count_reports(&store), before + count, "{name}");
         assert_eq!(
             finish_operation(&store, name, to, UndoExtent::Nothing).expect("again"),
             WriteOutcome::No
         );
-        assert_eq!(told(&store), before + count, "{name} repeated");
+        assert_eq!(count_reports(&store), before + count, "{name} repeated");
     }
     assert_projections_match(&store);
 }

@@ -14,7 +14,7 @@ fn child(id: &str, parent: &str) -> turnstone_core::model::Session {
     child
 }
 
-/// A root with two children and a grandchild, and one session beside them.
+/// A root with two children and a grandchild, and one unrelated session.
 fn store_with_session_tree(dir: &std::path::Path) -> Store {
     let store = with_sessions(dir, &["ses_root", "ses_other"]);
     write(&store, |tx| {
@@ -51,8 +51,8 @@ fn deleting_a_session_deletes_children_and_writes_tombstones() {
         let again = write(&store, move |tx| tx.sessions().create(&session(id)));
         assert!(matches!(again, Err(StoreError::Deleted(_))), "an id is not used again");
     }
-    let news = store.read(&ctx(), |r| r.log().after(before, 100)).expect("log").events;
-    let gone: Vec<_> = news.iter().filter(|e| e.kind == EventKind::SessionDeleted).collect();
+    let events = store.read(&ctx(), |r| r.log().after(before, 100)).expect("log").events;
+    let gone: Vec<_> = events.iter().filter(|e| e.kind == EventKind::SessionDeleted).collect();
     assert_eq!(gone.len(), 4);
     assert!(
         gone.iter().all(|e| e.payload.as_ref().is_some_and(|p| p["directory"] == "/home/ada/p"))

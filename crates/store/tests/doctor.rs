@@ -170,7 +170,7 @@ fn doctor_finds_wrong_projections_and_rebuild_fixes_them() {
 #[test]
 fn doctor_grades_unusual_state_by_severity() {
     let slow = "INSERT INTO consumer VALUES ('hub', 1, 1, 1)";
-    assert_finding(&findings_after(slow), Severity::Note, "consumers", "begins anew");
+    assert_finding(&findings_after(slow), Severity::Note, "consumers", "starts again");
     let ahead = "INSERT INTO consumer VALUES ('hub', 1000, 1, 0)";
     assert_finding(&findings_after(ahead), Severity::Error, "consumers", "past the end");
     let cut = "INSERT INTO note VALUES ('rebuild', '{\"step\":\"clear\",\"table\":0}')";

@@ -166,14 +166,14 @@ fn feed_of_deleted_session_keeps_its_location() {
     let last = |store: &Store| {
         feed(store, LogCursor(0), 100, &mut FeedCache::default()).pop().expect("an event")
     };
-    let told = last(&store);
+    let entry = last(&store);
     assert!(
-        matches!(&told.body, FeedBody::SessionDeleted(Some(then)) if then.session.title == "all are gone")
+        matches!(&entry.body, FeedBody::SessionDeleted(Some(then)) if then.session.title == "all are gone")
     );
     while !store.maintenance().purge_deleted(&ctx(), 100).expect("purged") {}
-    let told = last(&store);
-    assert_eq!(told.body, FeedBody::SessionDeleted(None));
-    let place = told.session.and_then(|session| session.location).expect("a place");
+    let entry = last(&store);
+    assert_eq!(entry.body, FeedBody::SessionDeleted(None));
+    let place = entry.session.and_then(|session| session.location).expect("a place");
     assert_eq!((place.0.as_str(), place.1.as_str()), ("/home/ada/p", "p1"));
     let all = feed(&store, LogCursor(0), 100, &mut FeedCache::default());
     let missed = all.iter().any(|it| it.body == FeedBody::Stub { is_deleted: false });

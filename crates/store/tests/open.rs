@@ -245,7 +245,7 @@ fn a_file_in_place_of_the_data_directory_is_refused() {
 }
 
 /// Opens the store in `dir` as somebody who is not root: root may write everywhere.
-fn open_as_nobody(dir: &Path) -> String {
+fn open_as_other_user(dir: &Path) -> String {
     let place = tempfile::tempdir().expect("temp dir");
     let root = fs_err::metadata(place.path()).expect("there").uid() == 0;
     let mut command = child(dir);
@@ -280,7 +280,7 @@ impl NewLike for Command {
     }
 }
 
-fn give_to_nobody(path: &Path) {
+fn give_to_other_user(path: &Path) {
     if fs_err::metadata(path).expect("there").uid() == 0 {
         std::os::unix::fs::chown(path, Some(65_534), Some(65_534)).expect("given");
     }
@@ -298,11 +298,11 @@ fn for_each_entry(dir: &Path, act: &dyn Fn(&Path)) {
 fn a_read_only_file_is_refused_by_name() {
     let dir = tempfile::tempdir().expect("temp dir");
     drop(with_sessions(dir.path(), &["ses_a"]));
-    for_each_entry(dir.path(), &give_to_nobody);
+    for_each_entry(dir.path(), &give_to_other_user);
     let file = dir.path().join("turnstone.db");
     fs_err::set_permissions(&file, std::fs::Permissions::from_mode(0o400)).expect("set");
     let before = hash(&file);
-    let said = open_as_nobody(dir.path());
+    let said = open_as_other_user(dir.path());
     assert!(said.contains("refused") && said.contains("turnstone.db cannot be written"), "{said}");
     assert!(said.contains("make it writable"), "{said}");
     assert_eq!(hash(&file), before);
@@ -322,7 +322,7 @@ fn a_read_only_directory_is_refused_by_name() {
         // Its owner may make it writable again, and does.
         return;
     }
-    let said = open_as_nobody(dir.path());
+    let said = open_as_other_user(dir.path());
     assert!(said.contains("refused") && said.contains(&name), "{said}");
     assert!(said.contains("--data"), "{said}");
     let store = open(dir.path());

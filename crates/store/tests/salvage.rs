@@ -211,7 +211,7 @@ fn check_salvage(original: &OriginalStore, dir: &Path, what: &str) -> Option<Sal
         assert!(found == *expected, "{what}: {id} is not complete");
     }
     for id in done.damaged.iter().map(|d| &d.id) {
-        // A turn whose end is lost was ended anew by opening the store.
+        // A turn whose end is lost was ended again by opening the store.
         let events = load_session_content(&store, id).events;
         for event in events.iter().filter(|event| !event.is_stub() && event.cursor.0 <= end) {
             let expected = &original.sessions[id.as_str()].events;

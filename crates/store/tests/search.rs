@@ -13,11 +13,11 @@ use crate::case::{SearchTestStore, names, open, put_part, sid, tool};
 #[test]
 fn query_sees_writes_made_just_before() {
     let case = SearchTestStore::new();
-    assert_eq!(case.found("zebra"), Vec::<String>::new());
+    assert_eq!(case.found_texts("zebra"), Vec::<String>::new());
     case.add_text(1, "a zebra crossed");
-    assert_eq!(case.found("zebra"), ["prt_1"]);
+    assert_eq!(case.found_texts("zebra"), ["prt_1"]);
     case.add_text(2, "another Zebra");
-    assert_eq!(case.found("zebra"), ["prt_1", "prt_2"]);
+    assert_eq!(case.found_texts("zebra"), ["prt_1", "prt_2"]);
 }
 
 #[test]
@@ -25,10 +25,10 @@ fn query_sees_writes_of_another_instance() {
     let case = SearchTestStore::new();
     case.add_text(1, "a zebra");
     let other = open(case.dir.path());
-    assert_eq!(case.found("zebra"), ["prt_1"]);
+    assert_eq!(case.found_texts("zebra"), ["prt_1"]);
     let text = json!({"type": "text", "text": "zebra again"});
     put_part(&other, &case.ctx, "ses_a", "msg_1", "prt_other", text);
-    assert_eq!(case.found("zebra"), ["prt_1", "prt_other"]);
+    assert_eq!(case.found_texts("zebra"), ["prt_1", "prt_other"]);
     let page = other.search_index().query(&case.ctx, &SearchQuery::new("zebra")).expect("searches");
     assert_eq!(names(&page.hits), ["prt_1", "prt_other"]);
 }
@@ -38,10 +38,10 @@ fn index_follows_changes_removals_and_renames() {
     let case = SearchTestStore::new();
     case.add_text(1, "old words");
     case.part("ses_a", "msg_1", "prt_x", json!({"type": "text", "text": "old too"}));
-    assert_eq!(case.found("old"), ["prt_1", "prt_x"]);
+    assert_eq!(case.found_texts("old"), ["prt_1", "prt_x"]);
     case.part("ses_a", "msg_1", "prt_1", json!({"type": "text", "text": "new words"}));
-    assert_eq!(case.found("old"), ["prt_x"]);
-    assert_eq!(case.found("new words"), ["prt_1"]);
+    assert_eq!(case.found_texts("old"), ["prt_x"]);
+    assert_eq!(case.found_texts("new words"), ["prt_1"]);
 
     let remove = |id: &'static str| {
         let run = move |tx: &turnstone_store::Tx<'_>| {
@@ -50,18 +50,18 @@ fn index_follows_changes_removals_and_renames() {
         case.store.write(&case.ctx, run).wait().expect("removed");
     };
     remove("prt_x");
-    assert_eq!(case.found("old"), Vec::<String>::new());
+    assert_eq!(case.found_texts("old"), Vec::<String>::new());
 
-    assert_eq!(case.found("first"), ["ses_a"]);
+    assert_eq!(case.found_texts("first"), ["ses_a"]);
     case.session("ses_a", &json!({"title": "Renamed"}));
-    assert_eq!(case.found("first"), Vec::<String>::new());
-    assert_eq!(case.found("renamed"), ["ses_a"]);
+    assert_eq!(case.found_texts("first"), Vec::<String>::new());
+    assert_eq!(case.found_texts("renamed"), ["ses_a"]);
 
     let run = |tx: &turnstone_store::Tx<'_>| {
         tx.messages().remove(&sid("ses_a"), &"msg_1".parse().expect("id"))
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
-    assert_eq!(case.found("words"), Vec::<String>::new());
+    assert_eq!(case.found_texts("words"), Vec::<String>::new());
     assert_eq!(case.store.search_index().size(&case.ctx).expect("size").documents, 1);
 }
 
@@ -80,7 +80,7 @@ fn a_message_with_many_parts_is_removed_in_small_transactions() {
         tx.messages().remove(&sid("ses_a"), &"msg_1".parse().expect("id"))
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
-    assert_eq!(case.found("gone"), Vec::<String>::new());
+    assert_eq!(case.found_texts("gone"), Vec::<String>::new());
     assert_eq!(case.store.search_index().size(&case.ctx).expect("size").documents, 1);
     assert!(case.store.writer_stats().expect("stats").most_rows() <= 500);
 }
@@ -92,19 +92,19 @@ fn open_parts_are_found_once_finished() {
     let open = json!({"type": "text", "text": "walrus", "time": {"start": 1}});
     case.part("ses_a", "msg_1", "prt_1", open);
     case.part("ses_a", "msg_1", "prt_2", tool("running", &json!({"command": "walrus"}), ""));
-    assert_eq!(case.found("walrus"), Vec::<String>::new());
+    assert_eq!(case.found_texts("walrus"), Vec::<String>::new());
 
     let run = |tx: &turnstone_store::Tx<'_>| {
         tx.messages().append_text(&sid("ses_a"), &"prt_1".parse().expect("id"), " streamed")
     };
     case.store.write(&case.ctx, run).wait().expect("appended");
-    assert_eq!(case.found("walrus"), Vec::<String>::new());
+    assert_eq!(case.found_texts("walrus"), Vec::<String>::new());
 
     let sealed = json!({"type": "text", "text": "walrus streamed", "time": {"start": 1, "end": 2}});
     case.part("ses_a", "msg_1", "prt_1", sealed);
     case.part("ses_a", "msg_1", "prt_2", tool("completed", &json!({"command": "walrus"}), "done"));
-    assert_eq!(case.found("walrus"), ["prt_1", "prt_2"]);
-    assert_eq!(case.found("streamed"), ["prt_1"]);
+    assert_eq!(case.found_texts("walrus"), ["prt_1", "prt_2"]);
+    assert_eq!(case.found_texts("streamed"), ["prt_1"]);
 }
 
 #[test]
@@ -130,7 +130,7 @@ fn indexing_transactions_stay_small() {
         let text = format!("small {} {}", word(n), "and some more words ".repeat(20));
         case.part("ses_a", "msg_1", &format!("prt_c{n}"), json!({"type": "text", "text": text}));
     }
-    assert_eq!(case.found("first"), ["ses_a"]);
+    assert_eq!(case.found_texts("first"), ["ses_a"]);
     let stats = case.store.writer_stats().expect("stats");
     println!("most rows {}, most bytes {}", stats.most_rows(), stats.most_bytes());
     assert!(stats.most_rows() <= 500, "{}", stats.most_rows());
@@ -160,13 +160,13 @@ fn streaming_alone_writes_nothing_to_the_index() {
     let case = SearchTestStore::new();
     case.message(&case.ctx, "ses_a", "msg_1", 1);
     case.part("ses_a", "msg_1", "prt_1", json!({"type": "text", "text": "", "time": {"start": 1}}));
-    assert_eq!(case.found("first"), ["ses_a"]);
+    assert_eq!(case.found_texts("first"), ["ses_a"]);
     let run = |tx: &turnstone_store::Tx<'_>| {
         tx.messages().append_text(&sid("ses_a"), &"prt_1".parse().expect("id"), "delta ")
     };
     case.store.write(&case.ctx, run).wait().expect("appended");
     let before = case.store.writer_stats().expect("stats").commits();
-    assert_eq!(case.found("first"), ["ses_a"]);
+    assert_eq!(case.found_texts("first"), ["ses_a"]);
     assert_eq!(case.store.writer_stats().expect("stats").commits(), before);
 }
 
@@ -180,7 +180,7 @@ fn reindex_finds_the_same_hits() {
     assert_eq!(case.store.search_index().rebuild(&case.ctx).expect("rebuilt").behind, 0);
     let after = case.search(&SearchQuery { limit: 200, ..SearchQuery::new("emu") });
     assert_eq!(names(&after.hits), names(&before.hits));
-    assert_eq!(case.found("number77"), ["prt_77"]);
+    assert_eq!(case.found_texts("number77"), ["prt_77"]);
     assert!(case.store.writer_stats().expect("stats").most_rows() <= 500);
 }
 

@@ -117,11 +117,11 @@ fn ten_megabytes_of_deltas_take_little_more_than_the_text() {
     );
     let end = case.text(text.clone(), true);
     case.store.write(&case.ctx, move |tx| tx.messages().put_part(&end)).wait().expect("sealed");
-    let upkeep = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
+    let limits = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
     let done = case
         .store
         .maintenance()
-        .run_with(&case.ctx, MaintenanceBudget::unlimited(), &upkeep)
+        .run_with(&case.ctx, MaintenanceBudget::unlimited(), &limits)
         .expect("done");
     let (after, sizes) = (case.files(), case.sizes());
 

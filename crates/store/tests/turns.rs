@@ -234,8 +234,8 @@ fn answer_must_match_request_kind() {
         tx.requests().resolve(&id, &RequestState::Answered { answers: vec![] })
     });
     assert!(matches!(wrong, Err(StoreError::Invalid(_))));
-    let nobody: UserRequest = ask("per_2");
-    let missing = write(&store, move |tx| tx.requests().resolve(&nobody.id, &allow_once()));
+    let unknown: UserRequest = ask("per_2");
+    let missing = write(&store, move |tx| tx.requests().resolve(&unknown.id, &allow_once()));
     assert!(matches!(missing, Err(StoreError::NotFound { .. })));
     let mut other = ask("per_1");
     if let turnstone_core::model::RequestBody::Permission(body) = &mut other.body {

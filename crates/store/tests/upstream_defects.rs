@@ -32,10 +32,10 @@ fn rewriting_a_part_does_not_multiply_the_log() {
         write(&store, move |tx| tx.messages().put_part(&part)).expect("written");
     }
     let later = ctx().at_time(NOW.plus(3_600_000));
-    let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
+    let limits = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
     store
         .maintenance()
-        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
+        .run_with(&later, MaintenanceBudget::unlimited(), &limits)
         .expect("maintained");
     let sizes = store.maintenance().measure_sizes(&later, 0).expect("sizes");
     let stored = sizes.log + sizes.blobs + sizes.text;
@@ -107,7 +107,7 @@ fn late_reader_finds_every_change_in_the_log() {
     let mut tail = store.tail_log(&ctx(), LogCursor(0));
     let first = tail.next(100, std::time::Duration::ZERO).expect("history");
     drop(store);
-    // Written by a process that ended right after its commit, when nobody could be told.
+    // Written by a process that ended right after its commit, when no reader could be notified.
     let other = open(dir.path());
     write(&other, |tx| tx.messages().put(&user("ses_a", "msg_1", 1))).expect("written");
     drop(other);

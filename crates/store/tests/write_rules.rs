@@ -299,7 +299,7 @@ fn idempotency_record_has_first_event_and_first_answer() {
     assert_eq!(store.idempotency().find(&key).expect("reads").answer.as_deref(), Some("one"));
     let bob = Context::new(Actor::new("bob").expect("actor"), NOW).with_idempotency_key("k1");
     assert_eq!(store.idempotency().find(&bob).expect("reads"), IdempotencyRecord::default());
-    // Upkeep on the way is not what the key is for.
+    // Maintenance in between is not covered by the key.
     let other = ctx().with_idempotency_key("k2");
     rename(&store, &other.without_preconditions(), "third");
     assert_eq!(store.idempotency().find(&other).expect("reads"), IdempotencyRecord::default());
@@ -368,8 +368,11 @@ fn clearing_an_optional_field_clears_it() {
             |store: &Store| store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("reads");
         assert_eq!(get(&store), expected, "{field}");
         assert_eq!(kinds_after(&store, 2), [EventKind::SessionUpdated], "{field}");
-        let told = log(&store).last().and_then(|e| e.payload.clone()).expect("payload");
-        assert!(told.get(field).or_else(|| told["time"].get(field)).is_none(), "{field}: {told}");
+        let payload = log(&store).last().and_then(|e| e.payload.clone()).expect("payload");
+        assert!(
+            payload.get(field).or_else(|| payload["time"].get(field)).is_none(),
+            "{field}: {payload}"
+        );
         drop(store);
         let mut store = open(dir.path());
         assert_eq!(get(&store), expected, "{field} after reopening");

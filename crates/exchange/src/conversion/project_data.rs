@@ -75,7 +75,7 @@ pub(crate) fn convert_rule(body: Value) -> Result<PermissionRule, ConversionErro
     serde_json::from_value(body).map_err(|error| format!("not a rule: {error}"))
 }
 
-/// A to-do list; entries that are none are left out and named with their place in the list.
+/// A to-do list; invalid entries are omitted and named with their position in the list.
 pub(crate) fn convert_todos(
     session: &str,
     body: Value,

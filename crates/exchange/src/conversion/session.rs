@@ -76,7 +76,7 @@ fn complete_session(map: &mut Map<String, Value>) {
     }
 }
 
-/// Removes the optional fields that cannot be read, each tried alone beside what a session must have.
+/// Removes the optional fields that cannot be read, each tried alone with what a session must have.
 fn drop_unreadable_fields(map: &mut Map<String, Value>) -> Vec<String> {
     if wire::parse_session(Value::Object(map.clone())).is_ok() {
         return Vec::new();

@@ -15,11 +15,11 @@ const PAGE_SIZE: usize = 200;
 /// Whose hand was last on the things of one session.
 #[derive(Debug, Default)]
 pub(super) struct LocalChanges {
-    /// Messages and parts last written by somebody else, by id.
+    /// Messages and parts last written by another program, by id.
     changed: HashSet<String>,
     /// Messages and parts somebody else removed, by id.
     removed: HashSet<String>,
-    /// Kinds of which a session has one, last written by somebody else.
+    /// Kinds of which a session has one, last written by another program.
     touched_classes: HashSet<EntityClass>,
     /// True if somebody else made the session.
     is_created_here: bool,

@@ -1,4 +1,4 @@
-//! What a source says about permissions: stored beside the rules in effect, and put into effect only if
+//! What a source says about permissions: stored apart from the rules in effect, and put into effect only if
 //! a person trusts the source.
 
 use turnstone_core::model::{MessageBody, Project, Session};
@@ -18,7 +18,7 @@ pub(super) enum RuleTrust {
     Trusted,
 }
 
-/// Gives `session` the rules it has here, and those of the source beside or before them.
+/// Gives `session` the rules it has here, and those of the source apart from them or before them.
 ///
 /// Rules in effect stay, whatever the source says: a person set them, or trusted an import. Returns the
 /// rules of the source that were not in effect before.
@@ -31,7 +31,7 @@ pub(super) fn merge_session_rules(
     let live = here.and_then(|here| here.permission.clone());
     let fresh = rules_not_in(carried.iter().flatten(), live.as_deref().unwrap_or_default());
     if fresh.is_empty() {
-        // An empty list is not the same as none, to whoever compares an export with its source.
+        // An empty list differs from a missing one when an export is compared with its source.
         session.permission = live.or(carried.filter(Vec::is_empty));
         return fresh;
     }
@@ -88,7 +88,7 @@ pub(super) fn rules_not_in<'r>(
 
 /// Puts the tools a prompt of a source switches on or off where nothing evaluates them; returns how many
 /// there are. Those that are in effect here stay.
-pub(super) fn move_tools_aside(body: &mut MessageBody, here: Option<&MessageBody>) -> usize {
+pub(super) fn move_tools_to_imported(body: &mut MessageBody, here: Option<&MessageBody>) -> usize {
     let MessageBody::User(user) = body else {
         return 0;
     };

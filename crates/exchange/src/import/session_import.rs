@@ -14,7 +14,7 @@ use turnstone_store::{StoreError, Tx};
 use super::import_run::ImportRun;
 use super::local_changes::{LocalChanges, is_same_json};
 use super::project_import;
-use super::rule_trust::{self, RuleTrust, merge_session_rules, move_tools_aside};
+use super::rule_trust::{self, RuleTrust, merge_session_rules, move_tools_to_imported};
 use super::write_batch::{ImportWrite, QueuedWrite};
 use crate::conversion::{self, PrecedingMessages};
 use crate::import_report::{RecordOutcome, to_printable};
@@ -283,7 +283,7 @@ fn make_tools_inert(
     };
     let here = here.as_ref().map(|here| &here.body);
     let is_listed = match run.trust {
-        RuleTrust::Inert => move_tools_aside(&mut message.body, here) > 0,
+        RuleTrust::Inert => move_tools_to_imported(&mut message.body, here) > 0,
         RuleTrust::Trusted => here.is_none_or(|here| *here != message.body),
     };
     if is_listed {

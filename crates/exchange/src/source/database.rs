@@ -50,7 +50,7 @@ pub(super) struct OpenCodeDatabase {
     /// The original, as people named it.
     path: PathBuf,
     tables: foreign_schema::TableColumns,
-    /// Where session diffs lie beside the database.
+    /// Where session diffs are, next to the database.
     diffs: PathBuf,
 }
 

@@ -22,7 +22,7 @@ use crate::record_kind::RecordKind;
 
 type StorageFlow = Result<ControlFlow<()>, SourceError>;
 
-/// A JSON directory, perhaps with the even older layout beside it.
+/// A JSON directory, perhaps with the even older layout next to it.
 pub(super) struct JsonStorage {
     /// The directory `storage`.
     root: PathBuf,

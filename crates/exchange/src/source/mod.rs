@@ -2,7 +2,7 @@
 //!
 //! A reader finds things and hands them on as raw records, in an order an import can write them in:
 //! projects, rules, then session by session (parents first) with messages, parts and what else
-//! belongs to it. It judges nothing but readability, and it writes nothing beside what it reads.
+//! belongs to it. It judges nothing but readability, and it writes nothing next to what it reads.
 
 mod database;
 mod document_walk;

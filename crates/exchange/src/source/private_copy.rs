@@ -1,6 +1,6 @@
 //! A private copy of a database that somebody else may be writing (R30).
 //!
-//! Opening a database, even for reading, may create files beside it and may write to it. So the file
+//! Opening a database, even for reading, may create files next to it and may write to it. So the file
 //! and its `-wal` are copied into a directory of our own, and only the copy is opened.
 //!
 //! A copy is taken as good if the main file held the same bytes before and after, and the copied

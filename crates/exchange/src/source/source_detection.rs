@@ -113,7 +113,7 @@ fn open_dir(dir: &Path, options: &Options) -> Result<OpenedSource, SourceError> 
     }
 }
 
-/// A data directory with a database. What `storage/` still holds beside it was moved into the database
+/// A data directory with a database. What `storage/` still holds was moved into the database
 /// by OpenCode and never deleted, so it is read only if the move cannot have happened (W29).
 fn open_data_dir(
     dir: &Path,

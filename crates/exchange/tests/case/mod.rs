@@ -62,9 +62,9 @@ pub(crate) fn open(path: &Path) -> TestResult<Store> {
 
 /// Every thing found is accounted for, and everything skipped says why.
 pub(crate) fn assert_counts_add_up(report: &ImportReport) {
-    for (kind, tally) in &report.kinds {
-        assert!(tally.adds_up(), "{kind}: {tally:?}");
-        for skipped in tally.orphans.iter().chain(&tally.rejected) {
+    for (kind, counts) in &report.kinds {
+        assert!(counts.adds_up(), "{kind}: {counts:?}");
+        for skipped in counts.orphans.iter().chain(&counts.rejected) {
             assert!(!skipped.reason.is_empty(), "{kind} {} without a reason", skipped.id);
         }
     }
@@ -72,11 +72,11 @@ pub(crate) fn assert_counts_add_up(report: &ImportReport) {
 
 /// `(found, imported, unchanged, orphaned, rejected)` of one kind.
 pub(crate) fn counts(report: &ImportReport, kind: RecordKind) -> (u64, u64, u64, u64, usize) {
-    let tally = report.counts_of(kind);
-    (tally.found, tally.imported, tally.unchanged, tally.orphaned, tally.rejected.len())
+    let counts = report.counts_of(kind);
+    (counts.found, counts.imported, counts.unchanged, counts.orphaned, counts.rejected.len())
 }
 
 /// Nothing was written: everything was here already.
 pub(crate) fn is_unchanged(report: &ImportReport) -> bool {
-    report.kinds.values().all(|tally| tally.imported == 0) && report.is_clean()
+    report.kinds.values().all(|counts| counts.imported == 0) && report.is_clean()
 }

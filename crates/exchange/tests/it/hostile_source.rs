@@ -29,9 +29,9 @@ fn invalid_elements_are_counted_and_listing_is_capped() -> TestResult {
 
     let report = case.import(&file)?;
 
-    let tally = report.counts_of(RecordKind::Message);
-    assert_eq!((tally.found, tally.rejected_count), (5_001, 5_001));
-    assert_eq!(tally.rejected.len(), MAX_LISTED);
+    let message_counts = report.counts_of(RecordKind::Message);
+    assert_eq!((message_counts.found, message_counts.rejected_count), (5_001, 5_001));
+    assert_eq!(message_counts.rejected.len(), MAX_LISTED);
     assert_eq!(counts(&report, RecordKind::Session), (1, 1, 0, 0, 0));
     Ok(())
 }
@@ -155,7 +155,7 @@ fn pipe_or_device_source_is_refused() -> TestResult {
         let error = case.expect_source_error(&path);
         assert!(matches!(error, SourceError::NotAFile { .. }), "{error:?}");
     }
-    // What lies beside a database is part of the source.
+    // Files next to a database are part of the source.
     let foreign = HandmadeDatabase::new(&case.path("f/opencode.db"), TODAY_SCHEMA)?;
     foreign.add_small_session("a")?;
     let path = foreign.path.clone();

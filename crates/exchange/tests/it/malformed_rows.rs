@@ -17,9 +17,9 @@ fn reason<'a>(list: &'a [SkippedRecord], id: &str) -> &'a str {
 fn import(case: &ImportFixture, foreign: &HandmadeDatabase) -> TestResult<ImportReport> {
     let report = case.import(&foreign.path)?;
     let again = case.import(&foreign.path)?;
-    for (kind, tally) in &report.kinds {
+    for (kind, counts) in &report.kinds {
         assert_eq!(again.counts_of(*kind).imported, 0, "{kind} again: {again:#?}");
-        assert_eq!(again.counts_of(*kind).rejected, tally.rejected, "{kind} again");
+        assert_eq!(again.counts_of(*kind).rejected, counts.rejected, "{kind} again");
     }
     Ok(report)
 }

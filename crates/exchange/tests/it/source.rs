@@ -79,9 +79,9 @@ fn database_is_read_during_concurrent_writes() -> TestResult {
             let case = ImportFixture::new()?;
             let report = case.import(&path)?;
             assert!(report.is_clean(), "{report:#?}");
-            let tally = report.counts_of(RecordKind::Message);
-            assert!(tally.found >= seen, "a later copy holds at least as much");
-            seen = tally.found;
+            let counts = report.counts_of(RecordKind::Message);
+            assert!(counts.found >= seen, "a later copy holds at least as much");
+            seen = counts.found;
         }
         stop.store(true, Ordering::Relaxed);
         let (written, _open) = writer.join().map_err(|_| "the writer panicked")??;

@@ -109,7 +109,7 @@ fn invalid_files_are_listed_and_the_rest_imported() -> TestResult {
     assert_eq!(counts(&report, RecordKind::Share), (2, 1, 0, 0, 1), "{report:#?}");
     assert_eq!(counts(&report, RecordKind::Permission), (2, 1, 0, 1, 0), "{report:#?}");
     let again = case.import(&case.path("s"))?;
-    assert!(again.kinds.values().all(|tally| tally.imported == 0), "{again:#?}");
+    assert!(again.kinds.values().all(|counts| counts.imported == 0), "{again:#?}");
     Ok(())
 }
 

@@ -42,7 +42,7 @@ pub fn diagnose(layout: &DataLayout, now: EpochMillis) -> Diagnosis {
     report.finish()
 }
 
-/// What the checks look at: one view of the database, and the files beside it.
+/// What the checks look at: one view of the database, and the files next to it.
 pub(super) struct CheckContext<'a> {
     pub(super) conn: &'a Connection,
     pub(super) layout: &'a DataLayout,

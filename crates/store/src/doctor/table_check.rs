@@ -168,7 +168,7 @@ pub(super) fn check_turns(exam: &CheckContext<'_>, report: &mut DiagnosisBuilder
     Ok(())
 }
 
-/// Readers of the log that have to begin anew.
+/// Readers of the log that have to start again.
 pub(super) fn check_consumers(
     exam: &CheckContext<'_>,
     report: &mut DiagnosisBuilder,
@@ -183,7 +183,7 @@ pub(super) fn check_consumers(
         if row.get(2)? {
             report.error("has read past the end of the log".to_owned(), place, remedy::SALVAGE);
         } else {
-            let what = "fell behind or lost its place and begins anew".to_owned();
+            let what = "fell behind or lost its position and starts again".to_owned();
             report.note("consumers", what, place, remedy::NONE);
         }
     }

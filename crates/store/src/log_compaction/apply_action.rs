@@ -54,7 +54,7 @@ pub(super) fn apply_compaction(
     }
 }
 
-/// The row is removed and written anew: SQLite joins pages that become empty only on removal, so
+/// The row is removed and inserted again: SQLite joins pages that become empty only on removal, so
 /// a row that merely shrinks would leave its page to nobody.
 fn make_stub(tx: &Tx<'_>, cursor: LogCursor, bytes: i64) -> Result<LogActionOutcome> {
     let row: Option<[Option<i64>; 9]> = tx
@@ -89,7 +89,7 @@ fn make_stub(tx: &Tx<'_>, cursor: LogCursor, bytes: i64) -> Result<LogActionOutc
     })
 }
 
-/// Makes one stub of the deltas `first..=last` and of the stubs of the same part beside them.
+/// Makes one stub of the deltas `first..=last` and of the adjacent stubs of the same part.
 fn merge_deltas(
     tx: &Tx<'_>,
     session: SessionNum,

@@ -7,7 +7,7 @@ use crate::error::Result;
 
 /// The cursor up to which events may be made stubs.
 ///
-/// - Events after `recent` stay whole, so that whoever follows the log by a short distance reads
+/// - Events after `recent` stay whole, so that a reader that follows the log closely reads
 ///   all of it.
 /// - A consumer holds what it has not read, unless it fell too far behind and is marked.
 /// - A row of the outbox holds its event, unless the row is older than `stale`; an outbox row whose

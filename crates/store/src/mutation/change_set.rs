@@ -89,7 +89,7 @@ pub struct FinishedOperation {
     pub id: OperationId,
     /// Where the session stands now.
     pub head: HeadMove,
-    /// How much of which change sets is taken back now.
+    /// How much of which change sets is undone now.
     pub taken: Vec<UndoneChangeSet>,
     /// What it did; the engine's words.
     pub report: Value,
@@ -154,7 +154,7 @@ impl ChangeSetMutations<'_> {
         self.append_closed(session, close, false)
     }
 
-    /// Closes what a dead process left open, whoever holds the lease by now (R32).
+    /// Closes what a dead process left open, even if another process holds the lease by now (R32).
     ///
     /// # Errors
     ///
@@ -237,7 +237,7 @@ impl OperationMutations<'_> {
         Ok(WriteOutcome::Created)
     }
 
-    /// Tells whether an operation of the session is not over; those done beside it do not count.
+    /// Tells whether an operation of the session is not over; background operations do not count.
     pub(super) fn is_in_operation(&self, session: SessionNum) -> Result<bool> {
         Ok(self
             .tx
@@ -249,8 +249,8 @@ impl OperationMutations<'_> {
             .exists([session])?)
     }
 
-    /// Writes down what an operation did, where the session stands, and what is taken back, at
-    /// once. A session that stands elsewhere since is written anew, even if it looks the same: that
+    /// Writes down what an operation did, where the head of the session is, and what is undone, at
+    /// once. A session whose head has moved since is written again, even if it looks the same: that
     /// is the event its readers learn it from. Repeating it changes nothing.
     ///
     /// # Errors
@@ -304,7 +304,7 @@ impl OperationMutations<'_> {
             .optional()?)
     }
 
-    /// Writes down an operation beside a session that is over.
+    /// Records a finished background operation of a session.
     ///
     /// # Errors
     ///

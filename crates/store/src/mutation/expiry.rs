@@ -1,4 +1,4 @@
-//! Expiry: which turns can no longer be taken back, written down before anything of them goes (R13).
+//! Expiry: which turns can no longer be undone, recorded before anything of them is removed (R13).
 
 use serde_json::{Value, json};
 use turnstone_core::event::EventKind;
@@ -41,7 +41,7 @@ pub struct ExpiryMutations<'a> {
 }
 
 impl ExpiryMutations<'_> {
-    /// Writes down that turns of a session can no longer be taken back; returns those of which that
+    /// Records that turns of a session can no longer be undone; returns those of which that
     /// is new. Never the newest turn, nor one that runs, nor while an operation might need them.
     ///
     /// An operation stays open until [`OperationMutations::finish`](crate::OperationMutations::finish) says that their bytes are gone.
@@ -142,7 +142,7 @@ impl ExpiryMutations<'_> {
         Ok(gone.map(|(operation, at)| (operation.clone(), *at)))
     }
 
-    /// Writes down that turns of a copy could not be taken back in its original.
+    /// Records that turns of a copy could not be undone in its original.
     ///
     /// # Errors
     ///
@@ -212,7 +212,7 @@ impl ExpiryMutations<'_> {
         Ok(family)
     }
 
-    /// The first of some change sets whose turn can no longer be taken back.
+    /// The first of some change sets whose turn can no longer be undone.
     ///
     /// # Errors
     ///

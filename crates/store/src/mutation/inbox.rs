@@ -53,7 +53,7 @@ pub struct PromptMutations<'a> {
 }
 
 impl PromptMutations<'_> {
-    /// Puts a prompt into the inbox: message, parts and receipt at once, whoever holds the lease.
+    /// Puts a prompt into the inbox: message, parts and receipt at once; needs no lease.
     ///
     /// Repeating it returns the first receipt.
     ///
@@ -101,7 +101,7 @@ impl PromptMutations<'_> {
         Ok(PromptReceipt { message: message.id.clone(), delivery, admitted, promoted: None })
     }
 
-    /// Stores a message of a person that asks for no answer, whoever holds the lease. Repeating it
+    /// Stores a message of a person that asks for no answer; needs no lease. Repeating it
     /// changes nothing.
     ///
     /// # Errors

@@ -57,19 +57,20 @@ impl ProjectMutations<'_> {
         Ok(project)
     }
 
-    /// Says what became of a further checkout of a project; `news` is what clients are told.
+    /// Says what became of a further checkout of a project; `update` is what clients receive.
     ///
     /// # Errors
     ///
     /// [`StoreError::NotFound`] if there is no such project.
-    pub fn announce_worktree(&self, id: &ProjectId, news: &WorktreeEvent) -> Result<()> {
+    pub fn announce_worktree(&self, id: &ProjectId, update: &WorktreeEvent) -> Result<()> {
         let num = self.num(id)?;
-        let kind = match news.outcome {
+        let kind = match update.outcome {
             WorktreeOutcome::Ready { .. } => EventKind::WorktreeReady,
             WorktreeOutcome::Failed { .. } => EventKind::WorktreeFailed,
         };
-        self.tx
-            .append(&EventDraft::new(None, kind, Some(num)).payload(PreparedPayload::new(news)?))?;
+        self.tx.append(
+            &EventDraft::new(None, kind, Some(num)).payload(PreparedPayload::new(update)?),
+        )?;
         Ok(())
     }
 

@@ -111,7 +111,7 @@ impl SessionMutations<'_> {
         Ok(session)
     }
 
-    /// Writes a session anew as it is; `touched` if that counts as a change of it at this moment. A prompt
+    /// Writes a session again as it is; `touched` if that counts as a change of it at this moment. A prompt
     /// that hides what is behind the head touches the session itself, once it is there.
     pub(super) fn rewrite(&self, num: SessionNum, touched: bool) -> Result<()> {
         let mut session = load_session(self.tx.conn, self.tx.blobs, num)?;

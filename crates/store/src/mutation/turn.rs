@@ -218,7 +218,7 @@ impl TurnMutations<'_> {
         Ok(())
     }
 
-    /// Asks whoever runs the open turn of a session to abort it; needs no lease (R27, R45).
+    /// Asks the process that runs the open turn of a session to abort it; needs no lease (R27, R45).
     ///
     /// Returns the turn, or nothing if none is open. Asking again changes nothing.
     ///

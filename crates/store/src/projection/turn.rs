@@ -41,7 +41,7 @@ pub(super) fn apply_turn_event(conn: &Connection, event: &ProjectionEvent<'_>) -
             ))?;
             return Ok(());
         }
-        // The state moves when the turn ends, by whoever runs it.
+        // The state changes when the process that runs the turn ends it.
         EventKind::TurnAbortAsked => return Ok(()),
         EventKind::TurnStarted => TurnEvent::Started,
         EventKind::TurnAsked => TurnEvent::Asked,

@@ -70,7 +70,7 @@ pub struct OperationRow {
 pub struct OperationEnd {
     /// Where the session stood afterwards.
     pub head: HeadMove,
-    /// How much of which change sets was taken back afterwards.
+    /// How much of which change sets was undone afterwards.
     pub taken: Vec<UndoneChangeSet>,
     /// What it did.
     pub report: Value,
@@ -234,7 +234,7 @@ impl ChangeSetQueries<'_> {
         })
     }
 
-    /// How much of a change set is taken back, by whichever session did it (R40).
+    /// How much of a change set is undone, by whichever session did it (R40).
     ///
     /// # Errors
     ///
@@ -261,7 +261,7 @@ pub struct OperationQueries<'a> {
 }
 
 impl OperationQueries<'_> {
-    /// The sessions with an operation that is not over; those done beside a session do not count.
+    /// The sessions with an operation that is not over; background operations do not count.
     ///
     /// # Errors
     ///

@@ -63,7 +63,7 @@ pub(super) fn decode_turn_event(kind: EventKind, mut value: Value) -> Result<Fee
     Ok(FeedBody::Turn { turn, event, error })
 }
 
-/// What an event beside the conversation says.
+/// What an event outside of the conversation says.
 pub(super) fn decode_session_event(kind: EventKind, mut value: Value) -> Result<FeedBody> {
     #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these")]
     Ok(match kind {

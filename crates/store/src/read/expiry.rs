@@ -1,4 +1,4 @@
-//! Which turns can no longer be taken back, and expiries that are not finished.
+//! Which turns can no longer be undone, and expiries that are not finished.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::blob::BlobDir;
 use crate::error::Result;
 use crate::row_num::SessionNum;
 
-/// A turn that can no longer be taken back.
+/// A turn that can no longer be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExpiredTurn {
     /// Its session.
@@ -25,7 +25,7 @@ pub struct ExpiredTurn {
     pub at: EpochMillis,
 }
 
-/// An operation done beside a session that is not over.
+/// A background operation that is not over.
 #[derive(Clone, Debug, PartialEq)]
 pub struct UnfinishedExpiry {
     /// Its session.
@@ -36,7 +36,7 @@ pub struct UnfinishedExpiry {
     pub work: Value,
 }
 
-/// The turns of a session that can no longer be taken back, and since when.
+/// The turns of a session that can no longer be undone, and since when.
 pub(crate) fn expired_turns(
     conn: &Connection,
     blobs: &BlobDir,
@@ -161,7 +161,7 @@ impl ExpiryQueries<'_> {
         expired_guards(self.read.conn, self.read.blobs, Some(num))
     }
 
-    /// The turns of a session that can no longer be taken back, and since when (R13).
+    /// The turns of a session that can no longer be undone, and since when (R13).
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl ExpiryQueries<'_> {
     }
 
     /// Which of these names no part of a session that is there is called, and no event of one speaks
-    /// of: files beside the ledger that nobody can ask for any more.
+    /// of: files outside of the ledger that no request can reach any more.
     ///
     /// # Errors
     ///

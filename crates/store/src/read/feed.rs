@@ -1,7 +1,7 @@
-//! The log resolved: each event as the thing it is about, ready to be told to somebody.
+//! The log resolved: each event as the thing it is about, ready to be sent to clients.
 //!
 //! What an event says does not depend on when it is read: a session's usage is counted up to the event
-//! (see `tally`), a part has the text it had. Only what compaction took away is missing, and seen to be.
+//! (see `usage_cache`), a part has the text it had. Only what compaction took away is missing, and seen to be.
 
 use std::collections::HashMap;
 
@@ -173,7 +173,7 @@ pub struct FeedPage {
 /// What a reader remembers from page to page, so that nothing is looked up or summed twice.
 #[derive(Default)]
 pub struct FeedCache {
-    pub(super) tally: UsageCache,
+    pub(super) usage_cache: UsageCache,
     pub(super) messages: HashMap<MessageNum, MessageId>,
     parts: HashMap<PartNum, (PartId, MessageId)>,
 }
@@ -186,7 +186,7 @@ impl FeedCache {
         if self.parts.len() > MAX_CACHED_NAMES {
             self.parts.clear();
         }
-        self.tally.trim(MAX_CACHED_NAMES);
+        self.usage_cache.trim(MAX_CACHED_NAMES);
     }
 }
 
@@ -379,7 +379,8 @@ impl FeedQueries<'_> {
         session: Session,
         memo: &mut FeedCache,
     ) -> Result<HistoricalSession> {
-        let usage = super::historical_usage::usage_at_seq(&self.read, owner, seq, &mut memo.tally)?;
+        let usage =
+            super::historical_usage::usage_at_seq(&self.read, owner, seq, &mut memo.usage_cache)?;
         let (head, is_still_there) = self.head_at(owner, cursor)?;
         Ok(HistoricalSession { session, usage, head, is_head_current: is_still_there })
     }

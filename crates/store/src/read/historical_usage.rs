@@ -79,9 +79,9 @@ pub(super) fn usage_at_seq(
     read: &ReadTx<'_>,
     session: SessionNum,
     seq: SessionSeq,
-    tally: &mut UsageCache,
+    cache: &mut UsageCache,
 ) -> Result<SessionUsage> {
-    let usage = match tally.0.get(&session) {
+    let usage = match cache.0.get(&session) {
         Some((known, usage)) if *known <= seq => {
             usage.plus(usage_between(read, session, *known, seq)?)
         }
@@ -92,7 +92,7 @@ pub(super) fn usage_at_seq(
             SessionSeq(i64::MAX),
         )?),
     };
-    tally.0.insert(session, (seq, usage));
+    cache.0.insert(session, (seq, usage));
     Ok(usage)
 }
 

@@ -73,8 +73,8 @@ pub struct LogPage {
     pub events: Vec<LogEvent>,
     /// Where to go on.
     pub next: LogCursor,
-    /// True if the page contains a stub: some of what lay in this range was compacted, and whoever
-    /// needs every step has to read the state anew. What a stub no longer says is contained in a
+    /// True if the page contains a stub: some events of this range were compacted, and a reader that
+    /// needs every step has to read the whole state again. What a stub no longer says is contained in a
     /// later event of the same entity, so a reader that fetches what an event names may go on.
     pub resync: bool,
 }

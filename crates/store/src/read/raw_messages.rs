@@ -1,4 +1,4 @@
-//! A conversation for whoever copies it: the bodies of parts as they are stored.
+//! A conversation to be copied: the bodies of parts as they are stored.
 
 use rusqlite::Row;
 use turnstone_core::fork::CopiedMessage;

@@ -1,4 +1,4 @@
-//! What was touched lately, each thing once and whole, for whoever may have missed it.
+//! What was touched lately, each entity once and whole, for readers that may have missed it.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -95,7 +95,7 @@ impl FeedQueries<'_> {
     }
 }
 
-/// Under which class an event is told again; turns are told as what their session is doing.
+/// Under which class an event is sent again; turns are sent as the status of their session.
 const fn resent_class(kind: EventKind) -> Option<EntityClass> {
     match kind.class() {
         EntityClass::Turn | EntityClass::Status => Some(EntityClass::Status),

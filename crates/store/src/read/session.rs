@@ -20,7 +20,7 @@ pub struct SessionQueries<'a> {
 }
 
 impl SessionQueries<'_> {
-    /// Where a session stands: the first thing that is taken back, or nothing at its end (R19).
+    /// Where a session stands: the first thing that is undone, or nothing at its end (R19).
     ///
     /// # Errors
     ///

@@ -18,7 +18,7 @@ use super::reader::ReadTx;
 use crate::error::{Result, StoreError};
 use crate::row_num::{PartNum, SessionNum};
 
-/// A place a session can be taken back to.
+/// A place a session can be reverted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct StreamBoundary {
     /// Its place in the session's stream.

@@ -1,4 +1,4 @@
-//! What an event of a session changed beside its words: who answers, and where the session stands.
+//! What an event of a session changed apart from its text: who answers, and where its head is.
 
 use rusqlite::OptionalExtension;
 use turnstone_core::id::MessageId;
@@ -83,7 +83,7 @@ impl HistoryQueries<'_> {
             .query_row((session, seq.0), |row| Ok((row.get(0)?, row.get(1)?)))
             .optional()?;
         let Some((before, cursor)) = before else { return Ok(None) };
-        // What compaction took is told by the next that is left.
+        // What compaction removed is contained in the next retained event.
         let (json, refs): (String, Option<String>) = self
             .read
             .conn

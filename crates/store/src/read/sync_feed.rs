@@ -1,4 +1,4 @@
-//! A session's numbered stream, resolved like the log: what replicas and histories are told.
+//! A session's numbered stream, resolved like the log: what replicas and histories receive.
 
 use rusqlite::OptionalExtension;
 use turnstone_core::id::{ProjectId, SessionId};

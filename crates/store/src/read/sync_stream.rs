@@ -73,7 +73,7 @@ impl SyncQueries<'_> {
     /// The events of a session numbered after `after` (-1 for all), at most `limit`, without a gap.
     ///
     /// A place that was compacted is served with the next retained event of the same thing: its
-    /// next image, or its removal. That event comes before the next boundary, so whoever applies
+    /// next image, or its removal. That event comes before the next boundary, so a reader that applies
     /// the stream in order has the right state at each of them.
     ///
     /// # Errors

@@ -114,7 +114,7 @@ impl TurnQueries<'_> {
              WHERE turn.ended IS NULL AND session.hidden = 0 ORDER BY turn.num",
         )?;
         let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
-        let wrong = |_| StoreError::Invalid("a session has an id that is none".to_owned());
+        let wrong = |_| StoreError::Invalid("a session has an invalid id".to_owned());
         rows.map(|id| SessionId::try_from(id?).map_err(wrong)).collect()
     }
 }

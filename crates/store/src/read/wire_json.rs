@@ -1,4 +1,4 @@
-//! Sessions and messages in OpenCode's shape as text, for whoever only passes them on.
+//! Sessions and messages in OpenCode's shape as text, for callers that only pass them on.
 //!
 //! A long session is read again and again. What is stored of it is nearly what clients are shown, so
 //! it is not taken apart and put together again for each of them.

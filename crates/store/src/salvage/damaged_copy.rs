@@ -93,15 +93,17 @@ impl DamagedCopy {
             return Ok(DamagedDatabase { conn, repaired: None, folder: self.folder });
         }
         out.execute_batch("PRAGMA wal_checkpoint(TRUNCATE)")?;
-        let mended = self.folder.join("mended.db");
-        replace_first_page(&file, fresh, &mended)?;
+        let repaired = self.folder.join("repaired.db");
+        replace_first_page(&file, fresh, &repaired)?;
         let wal = self.folder.join("turnstone.db-wal");
         if wal.exists() {
-            fs_err::copy(&wal, self.folder.join("mended.db-wal"))?;
+            fs_err::copy(&wal, self.folder.join("repaired.db-wal"))?;
         }
-        let conn = open_if_readable(&mended);
+        let conn = open_if_readable(&repaired);
         match conn {
-            Some(conn) => Ok(DamagedDatabase { conn, repaired: Some(mended), folder: self.folder }),
+            Some(conn) => {
+                Ok(DamagedDatabase { conn, repaired: Some(repaired), folder: self.folder })
+            }
             None => {
                 Err(StoreError::Corrupt { file, reason: "its tables cannot be found".to_owned() })
             }
@@ -110,13 +112,14 @@ impl DamagedCopy {
 }
 
 impl DamagedDatabase {
-    /// Closes the copy and removes everything beside it that was not there before.
+    /// Closes the copy and removes everything next to it that was not there before.
     pub(super) fn close(self) -> Result<()> {
         drop(self.conn);
         let mut extra = vec![self.folder.join("turnstone.db-shm")];
         if self.repaired.is_some() {
             extra.extend(
-                ["mended.db", "mended.db-wal", "mended.db-shm"].map(|name| self.folder.join(name)),
+                ["repaired.db", "repaired.db-wal", "repaired.db-shm"]
+                    .map(|name| self.folder.join(name)),
             );
         }
         for path in extra {
@@ -145,8 +148,8 @@ fn open_if_readable(file: &Path) -> Option<Connection> {
     (tables == 5 && conn.prepare("SELECT sum FROM event").is_ok()).then_some(conn)
 }
 
-/// Writes `damaged` to `mended` with the first page of `fresh`.
-fn replace_first_page(damaged: &Path, fresh: &Path, mended: &Path) -> Result<()> {
+/// Writes `damaged` to `repaired` with the first page of `fresh`.
+fn replace_first_page(damaged: &Path, fresh: &Path, repaired: &Path) -> Result<()> {
     let mut page = vec![0; SECTOR];
     fs_err::File::open(fresh)?.file().read_exact_at(&mut page, 0)?;
     let pages = fs_err::metadata(damaged)?.len().div_ceil(SECTOR as u64);
@@ -156,8 +159,8 @@ fn replace_first_page(damaged: &Path, fresh: &Path, mended: &Path) -> Result<()>
     page[32..40].fill(0);
     let counter: [u8; 4] = [page[24], page[25], page[26], page[27]];
     page[92..96].copy_from_slice(&counter);
-    copy_readable(damaged, mended)?;
-    let file = open_private_file(mended)?;
+    copy_readable(damaged, repaired)?;
+    let file = open_private_file(repaired)?;
     file.write_all_at(&page, 0)?;
     Ok(file.sync_all()?)
 }

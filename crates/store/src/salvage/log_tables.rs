@@ -18,7 +18,7 @@ const ACTORS: SalvageTable = SalvageTable {
 
 /// An actor's name is proved by the index of names, its second copy.
 pub(super) fn salvage_actors(work: &mut SalvageRun<'_>) -> Result<()> {
-    let tally = range_reader::read_table(work.source, &ACTORS, &mut |row| {
+    let counts = range_reader::read_table(work.source, &ACTORS, &mut |row| {
         let num: i64 = row.get(0)?;
         let Ok(name) = row.get::<_, String>(1) else {
             return Ok(RowVerdict::Damaged);
@@ -31,7 +31,7 @@ pub(super) fn salvage_actors(work: &mut SalvageRun<'_>) -> Result<()> {
         let added = proved && insert_actor(work, num, &name)?;
         Ok(if added { RowVerdict::Sound } else { RowVerdict::Damaged })
     })?;
-    work.done.tables.push(tally);
+    work.done.tables.push(counts);
     Ok(())
 }
 
@@ -51,11 +51,11 @@ const BLOBS: SalvageTable = SalvageTable {
 
 /// A large value is proved by its hash; one that is a file is read from where the store had it.
 pub(super) fn salvage_blobs(work: &mut SalvageRun<'_>) -> Result<()> {
-    let tally = range_reader::read_table(work.source, &BLOBS, &mut |row| {
+    let counts = range_reader::read_table(work.source, &BLOBS, &mut |row| {
         let taken = salvage_blob(work, row)?;
         Ok(if taken { RowVerdict::Sound } else { RowVerdict::Damaged })
     })?;
-    work.done.tables.push(tally);
+    work.done.tables.push(counts);
     Ok(())
 }
 
@@ -107,12 +107,12 @@ const EVENTS: SalvageTable = SalvageTable {
 
 /// An event is proved by its check sum, and taken only if all it refers to was taken.
 pub(super) fn salvage_events(work: &mut SalvageRun<'_>) -> Result<u64> {
-    let tally: TableSalvageCounts = range_reader::read_table(work.source, &EVENTS, &mut |row| {
+    let counts: TableSalvageCounts = range_reader::read_table(work.source, &EVENTS, &mut |row| {
         let taken = salvage_event(work, row)?;
         Ok(if taken { RowVerdict::Sound } else { RowVerdict::Damaged })
     })?;
-    work.done.tables.push(tally);
-    Ok(tally.read)
+    work.done.tables.push(counts);
+    Ok(counts.read)
 }
 
 fn salvage_event(work: &SalvageRun<'_>, row: &Row<'_>) -> Result<bool> {

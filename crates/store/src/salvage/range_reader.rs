@@ -36,26 +36,26 @@ pub(super) fn read_table(
     table: &SalvageTable,
     each: &mut dyn FnMut(&Row<'_>) -> Result<RowVerdict>,
 ) -> Result<TableSalvageCounts> {
-    let mut tally = TableSalvageCounts { table: table.name, ..TableSalvageCounts::default() };
+    let mut counts = TableSalvageCounts { table: table.name, ..TableSalvageCounts::default() };
     // Widest first, so that patience is spent on the neighbourhood of the damage last.
     let mut ranges = VecDeque::from([(0, highest_rowid(conn, table))]);
     let mut failures = 0;
     while let Some((low, high)) = ranges.pop_front() {
-        let Some(next) = read_range(conn, table, low..=high, &mut tally, each)? else {
+        let Some(next) = read_range(conn, table, low..=high, &mut counts, each)? else {
             continue;
         };
         failures += 1;
         if next >= high || failures > MAX_FAILED_RANGES {
             let left = high.saturating_sub(next).saturating_add(1);
-            tally.unreadable =
-                tally.unreadable.saturating_add(u64::try_from(left).unwrap_or(u64::MAX));
+            counts.unreadable =
+                counts.unreadable.saturating_add(u64::try_from(left).unwrap_or(u64::MAX));
             continue;
         }
         let middle = next + (high - next) / 2;
         ranges.push_back((next, middle));
         ranges.push_back((middle + 1, high));
     }
-    Ok(tally)
+    Ok(counts)
 }
 
 /// Reads a range to its end, or returns the first number that was not read.
@@ -63,7 +63,7 @@ fn read_range(
     conn: &Connection,
     table: &SalvageTable,
     range: RangeInclusive<i64>,
-    tally: &mut TableSalvageCounts,
+    counts: &mut TableSalvageCounts,
     each: &mut dyn FnMut(&Row<'_>) -> Result<RowVerdict>,
 ) -> Result<Option<i64>> {
     let (low, high) = range.into_inner();
@@ -88,8 +88,8 @@ fn read_range(
             return Ok(Some(next));
         }
         match each(row)? {
-            RowVerdict::Sound => tally.read += 1,
-            RowVerdict::Damaged => tally.damaged += 1,
+            RowVerdict::Sound => counts.read += 1,
+            RowVerdict::Damaged => counts.damaged += 1,
         }
         if number == high {
             return Ok(None);

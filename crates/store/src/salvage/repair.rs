@@ -14,7 +14,7 @@ use crate::error::Result;
 use crate::projection;
 use crate::replay::{self, ReplayLimit, ReplayPosition};
 
-/// A session needs its project. One that is lost is made anew of what its sessions say of it.
+/// A session needs its project. A lost one is rebuilt from what its sessions say about it.
 pub(super) fn recreate_lost_projects(work: &mut SalvageRun<'_>) -> Result<()> {
     let mut statement = work.out.prepare(
         "SELECT payload ->> '$.projectID', min(cursor), payload ->> '$.directory', actor, time

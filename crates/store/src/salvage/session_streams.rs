@@ -54,7 +54,7 @@ const PURGES: SalvageTable = SalvageTable {
 /// table only how far they went.
 pub(super) fn salvage_streams(work: &mut SalvageRun<'_>) -> Result<()> {
     let mut listed = BTreeMap::new();
-    let tally = range_reader::read_table(work.source, &STREAMS, &mut |row| {
+    let counts = range_reader::read_table(work.source, &STREAMS, &mut |row| {
         let fields = || -> rusqlite::Result<(i64, ListedStream)> {
             let found = ListedStream {
                 id: row.get(1)?,
@@ -71,7 +71,7 @@ pub(super) fn salvage_streams(work: &mut SalvageRun<'_>) -> Result<()> {
         listed.insert(session, found);
         Ok(RowVerdict::Sound)
     })?;
-    work.done.tables.push(tally);
+    work.done.tables.push(counts);
     let mut purged = BTreeSet::new();
     range_reader::read_table(work.source, &PURGES, &mut |row| {
         purged.extend(row.get::<_, i64>(0).ok());
@@ -135,7 +135,7 @@ fn classify_session(
 
 /// The id of a session as its newest image says it.
 fn id_from_events(work: &SalvageRun<'_>, session: i64) -> Result<Option<String>> {
-    let told: Option<Option<String>> = work
+    let stored: Option<Option<String>> = work
         .out
         .prepare_cached(
             "SELECT payload ->> '$.id' FROM event
@@ -147,7 +147,7 @@ fn id_from_events(work: &SalvageRun<'_>, session: i64) -> Result<Option<String>>
             |row| row.get(0),
         )
         .optional()?;
-    Ok(told.flatten())
+    Ok(stored.flatten())
 }
 
 /// A deleted session stays deleted: its id is used up, and its tombstone is all that is left.
@@ -254,9 +254,9 @@ pub(super) fn fill_gaps(work: &mut SalvageRun<'_>) -> Result<()> {
         remove_stray_stubs(work, *session)?;
         let places = stream_rows(work, *session)?;
         find_gaps(*session, stream, &places, &mut holes);
-        let told: Option<i64> = places.iter().filter_map(|p| p.sync).max();
-        let (seq, sync) =
-            stream.end_seqs(SessionSeq(places.last().map_or(0, |p| p.seq)), told.unwrap_or(-1));
+        let last_sync: Option<i64> = places.iter().filter_map(|p| p.sync).max();
+        let (seq, sync) = stream
+            .end_seqs(SessionSeq(places.last().map_or(0, |p| p.seq)), last_sync.unwrap_or(-1));
         work.out
             .prepare_cached("UPDATE stream SET seq = ?2, sync_seq = ?3 WHERE session = ?1")?
             .execute((session, seq, sync))?;
@@ -410,17 +410,17 @@ pub(super) fn report_sessions(work: &mut SalvageRun<'_>) {
     }
 }
 
-/// Copies a table of a few columns beside the log.
+/// Copies a table of a few columns that is not part of the log.
 pub(super) fn copy_small_table(
     work: &mut SalvageRun<'_>,
     table: &SalvageTable,
     each: &dyn Fn(&SalvageRun<'_>, &rusqlite::Row<'_>) -> rusqlite::Result<usize>,
 ) -> Result<()> {
-    let tally: TableSalvageCounts = range_reader::read_table(work.source, table, &mut |row| {
+    let counts: TableSalvageCounts = range_reader::read_table(work.source, table, &mut |row| {
         // What does not fit is damaged, whatever the reason.
         let taken = each(work, row).is_ok_and(|rows| rows == 1);
         Ok(if taken { RowVerdict::Sound } else { RowVerdict::Damaged })
     })?;
-    work.done.tables.push(tally);
+    work.done.tables.push(counts);
     Ok(())
 }

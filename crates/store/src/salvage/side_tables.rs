@@ -1,4 +1,4 @@
-//! What stands beside the log and cannot be made from it: secrets of shares, the outbox, consumers.
+//! What is stored outside of the log and cannot be rebuilt from it: secrets of shares, the outbox, consumers.
 //!
 //! The results kept for repeated calls are left behind: nothing proves them, and a wrong one would
 //! be believed.
@@ -25,7 +25,7 @@ const CONSUMERS: SalvageTable = SalvageTable {
     highest: &["SELECT max(rowid) FROM consumer"],
 };
 
-/// Copies them; every consumer has to begin anew, because the log is not what it was.
+/// Copies them; every consumer has to start again, because the log is not what it was.
 pub(super) fn salvage_side_tables(work: &mut SalvageRun<'_>) -> Result<()> {
     copy_small_table(work, &SECRETS, &|work, row| {
         work.out

@@ -18,7 +18,7 @@ const CHUNKS: SalvageTable = SalvageTable {
 
 /// Takes the sound rows, and of each part those that follow each other from its beginning.
 pub(super) fn salvage_chunks(work: &mut SalvageRun<'_>) -> Result<()> {
-    let tally = range_reader::read_table(work.source, &CHUNKS, &mut |row| {
+    let counts = range_reader::read_table(work.source, &CHUNKS, &mut |row| {
         let (Ok(num), Ok(part), Ok(start), Ok(text), Ok(stored)) = (
             row.get::<_, i64>(0),
             row.get::<_, i64>(1),
@@ -42,7 +42,7 @@ pub(super) fn salvage_chunks(work: &mut SalvageRun<'_>) -> Result<()> {
             .execute((num, part, start, text, stored))?;
         Ok(if added == 1 { RowVerdict::Sound } else { RowVerdict::Damaged })
     })?;
-    work.done.tables.push(tally);
+    work.done.tables.push(counts);
     work.out.execute_batch(
         "DELETE FROM chunk WHERE part NOT IN (SELECT entity FROM event WHERE session IS NOT NULL);
          DELETE FROM chunk WHERE num IN (

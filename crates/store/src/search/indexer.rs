@@ -16,7 +16,7 @@ use crate::tx::Tx;
 
 /// Rows a batch may touch when it is alone in its transaction.
 const MAX_ROWS_ALONE: u64 = 400;
-/// Rows a batch may touch beside others: a group takes no member once it is at 400 of 500.
+/// Rows a batch may touch next to other members: a group takes no member once it is at 400 of 500.
 const MAX_ROWS_SHARED: u64 = 90;
 /// Steps of merging after a batch, at most.
 const MERGE_STEPS: usize = 4;
@@ -58,9 +58,9 @@ impl SearchIndex<'_> {
         Ok(IndexLag { behind: events_behind(progress.reached, upto) })
     }
 
-    /// Empties the index and builds it anew from the beginning of the log.
+    /// Empties the index and rebuilds it from the start of the log.
     ///
-    /// A crash half way is no harm: whoever searches next goes on.
+    /// A crash half way does no harm: the next search continues.
     ///
     /// # Errors
     ///

@@ -17,7 +17,7 @@ use crate::search::indexer::SearchIndex;
 
 /// So many matches are ranked, the newest of all: words that are everywhere stay quick.
 const MAX_RANKED: usize = 5000;
-/// Times to try while others build the index anew.
+/// Attempts while other processes rebuild the index.
 const ATTEMPTS: usize = 3;
 /// The longest page.
 const MAX_PAGE: usize = 200;
@@ -109,7 +109,7 @@ impl SearchIndex<'_> {
             let progress = self.index_pending(ctx, upto)?;
             let page = self.store.read(ctx, |reader| {
                 let now = load_position(reader.conn)?;
-                // Somebody began to build the index anew meanwhile.
+                // Another process started to rebuild the index meanwhile.
                 if now.resync || now.cursor < progress.stored {
                     return Ok(None);
                 }

@@ -64,7 +64,7 @@ pub(super) enum MergeStepSize {
 }
 
 /// Merges a little. With other mutations in the group it waits for a better moment.
-pub(super) fn merge_step(tx: &Tx<'_>, stride: MergeStepSize) -> Result<SegmentMergeOutcome> {
+pub(super) fn merge_step(tx: &Tx<'_>, step_size: MergeStepSize) -> Result<SegmentMergeOutcome> {
     if super::indexer::is_group_shared(tx) {
         return Ok(SegmentMergeOutcome::Nothing);
     }
@@ -77,7 +77,7 @@ pub(super) fn merge_step(tx: &Tx<'_>, stride: MergeStepSize) -> Result<SegmentMe
     let Some(usual) = level.pages_per_step() else {
         return Ok(SegmentMergeOutcome::Stuck);
     };
-    let pages = if stride == MergeStepSize::SingleTerm { 1 } else { usual };
+    let pages = if step_size == MergeStepSize::SingleTerm { 1 } else { usual };
     let before = tx.conn.total_changes();
     tx.conn
         .prepare_cached("INSERT INTO search (search, rank) VALUES ('merge', ?1)")?
@@ -90,7 +90,7 @@ pub(super) fn merge_step(tx: &Tx<'_>, stride: MergeStepSize) -> Result<SegmentMe
     Ok(SegmentMergeOutcome::Progressed)
 }
 
-/// True if the index must be built anew to get out of too many pieces.
+/// True if the index must be rebuilt because it has too many segments.
 pub(super) fn has_too_many_segments(conn: &Connection) -> Result<bool> {
     let structure = read_structure(conn)?.unwrap_or_default();
     Ok(structure.levels.iter().map(|level| level.segments.len()).sum::<usize>() > TOO_MANY)

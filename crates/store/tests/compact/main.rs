@@ -1,4 +1,4 @@
-//! Compaction, consumers and upkeep through the store's own doors (R24, R25).
+//! Compaction, consumers and maintenance through the store's public functions (R24, R25).
 
 mod blobs;
 mod consumer;
@@ -24,9 +24,9 @@ fn maintain(world: &HistoryRunner, budget: MaintenanceBudget) -> DatabaseMainten
 fn maintain_with(
     world: &HistoryRunner,
     budget: MaintenanceBudget,
-    upkeep: &MaintenanceLimits,
+    limits: &MaintenanceLimits,
 ) -> DatabaseMaintenanceReport {
-    world.store.maintenance().run_with(&world.ctx(), budget, upkeep).expect("maintained")
+    world.store.maintenance().run_with(&world.ctx(), budget, limits).expect("maintained")
 }
 
 fn whole_log(world: &HistoryRunner) -> Vec<LogEvent> {

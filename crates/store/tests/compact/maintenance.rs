@@ -1,4 +1,4 @@
-//! Upkeep of the files: free pages go back, the write-ahead log is cut, nobody is waited for.
+//! Maintenance of the files: free pages are returned, the write-ahead log is truncated, readers are not waited for.
 
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Todo;
@@ -84,7 +84,7 @@ fn wal_is_truncated_once_readers_finish() {
     let held = world.store.read(&world.ctx(), |r| {
         r.log().last_cursor()?;
         fill(&world, 12);
-        // A reader in the way: upkeep does not wait for it.
+        // A reader blocks the checkpoint: maintenance does not wait for it.
         maintain(&world, MaintenanceBudget::unlimited());
         Ok(len(wal.clone()))
     });

@@ -201,13 +201,13 @@ fn two_stores_compact_while_a_third_writes() {
         // A store of its own, as another process would have.
         let now = EpochMillis(1_000_000);
         let store = Store::open(&Options::new(DataLayout::new(dir.path()), now)).expect("opens");
-        let ctx = Context::new(Actor::new("upkeep").expect("actor"), now.plus(1_000_000_000));
+        let ctx = Context::new(Actor::new("maintenance").expect("actor"), now.plus(1_000_000_000));
         let mut compacted = 0;
         while !done.load(Ordering::SeqCst) {
-            let upkeep = MaintenanceLimits { key_retention_ms: 0, ..immediate_limits() };
+            let limits = MaintenanceLimits { key_retention_ms: 0, ..immediate_limits() };
             let run = store
                 .maintenance()
-                .run_with(&ctx, MaintenanceBudget::steps(20), &upkeep)
+                .run_with(&ctx, MaintenanceBudget::steps(20), &limits)
                 .expect("maintained");
             compacted += run.compacted;
         }

@@ -100,7 +100,7 @@ fn interrupted_purge_is_finished_by_next_process() -> Fallible {
     Ok(())
 }
 
-/// Two processes on one file: both are killed, neither loses what it was told (40 deaths).
+/// Two processes on one file: both are killed, neither loses an acknowledged write (40 deaths).
 #[test]
 fn killing_two_writers_keeps_acknowledged_writes() -> Fallible {
     let data = TempDataDir::new()?;

@@ -79,7 +79,7 @@ fn suspended_owner_is_fenced_after_takeover() -> Fallible {
     victim.wait_for_lines(5, LIMIT)?;
     assert_eq!(victim.acknowledged()[3..], ["wrote", "fenced"]);
     assert_eq!(store.read(&ctx, |r| r.sessions().seq(&id))?, before, "nothing was written");
-    // Whoever took it over has a turn to end first: until then the lease is needed.
+    // The process that took it over has a turn to end first: until then the lease is needed.
     assert!(!store.leases().release(&ctx, &lease)?);
     victim.kill()?;
     Ok(())

@@ -89,7 +89,7 @@ impl SearchTestStore {
     }
 
     /// The parts that match, sorted; titles as the session's id.
-    pub(crate) fn found(&self, text: &str) -> Vec<String> {
+    pub(crate) fn found_texts(&self, text: &str) -> Vec<String> {
         self.found_in(text, SearchFilter::default())
     }
 

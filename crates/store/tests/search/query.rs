@@ -23,7 +23,7 @@ fn every_search_kind_is_found() {
     case.part("ses_a", "msg_1", "prt_6", file);
     case.part("ses_a", "msg_1", "prt_7", json!({"type": "agent", "name": "quokka"}));
 
-    let all = case.found("quokka");
+    let all = case.found_texts("quokka");
     assert_eq!(all, ["prt_1", "prt_2", "prt_3", "prt_4", "prt_5", "prt_6", "ses_a"]);
     let only = |kinds: &[SearchKind]| {
         case.found_in("quokka", SearchFilter { kinds: kinds.to_vec(), ..SearchFilter::default() })
@@ -40,12 +40,12 @@ fn all_words_phrases_and_prefixes_must_match() {
     let case = SearchTestStore::new();
     case.add_text(1, "the quick brown fox");
     case.add_text(2, "the brown quick fox");
-    assert_eq!(case.found("quick fox"), ["prt_1", "prt_2"]);
-    assert_eq!(case.found("quick dog"), Vec::<String>::new());
-    assert_eq!(case.found("\"quick brown\""), ["prt_1"]);
-    assert_eq!(case.found("\"brown qui\"*"), ["prt_2"]);
-    assert_eq!(case.found("bro*"), ["prt_1", "prt_2"]);
-    assert_eq!(case.found("bro"), Vec::<String>::new());
+    assert_eq!(case.found_texts("quick fox"), ["prt_1", "prt_2"]);
+    assert_eq!(case.found_texts("quick dog"), Vec::<String>::new());
+    assert_eq!(case.found_texts("\"quick brown\""), ["prt_1"]);
+    assert_eq!(case.found_texts("\"brown qui\"*"), ["prt_2"]);
+    assert_eq!(case.found_texts("bro*"), ["prt_1", "prt_2"]);
+    assert_eq!(case.found_texts("bro"), Vec::<String>::new());
 }
 
 #[test]
@@ -54,11 +54,11 @@ fn search_ignores_case_and_diacritics() {
     case.add_text(1, "Frau Müller aß ein Crème brûlée");
     case.add_text(2, "mu\u{308}ller, decomposed");
     case.add_text(3, "ЖУРНАЛ 漢字テスト");
-    assert_eq!(case.found("muller"), ["prt_1", "prt_2"]);
-    assert_eq!(case.found("MÜLLER"), ["prt_1", "prt_2"]);
-    assert_eq!(case.found("creme BRULEE"), ["prt_1"]);
-    assert_eq!(case.found("журнал"), ["prt_3"]);
-    assert_eq!(case.found("漢字*"), ["prt_3"]);
+    assert_eq!(case.found_texts("muller"), ["prt_1", "prt_2"]);
+    assert_eq!(case.found_texts("MÜLLER"), ["prt_1", "prt_2"]);
+    assert_eq!(case.found_texts("creme BRULEE"), ["prt_1"]);
+    assert_eq!(case.found_texts("журнал"), ["prt_3"]);
+    assert_eq!(case.found_texts("漢字*"), ["prt_3"]);
     let hit = &case.hits("muller frau")[0];
     let marked: Vec<&str> =
         hit.snippet.matches.iter().map(|r| &hit.snippet.text[r.clone()]).collect();
@@ -70,14 +70,14 @@ fn code_is_found_by_identifier_and_subword() {
     let case = SearchTestStore::new();
     case.add_text(1, "let foo_bar = fooBar(); // path/to/file.rs");
     case.add_text(2, "bar foo HTTPServerError");
-    assert_eq!(case.found("foo_bar"), ["prt_1"]);
-    assert_eq!(case.found("fooBar"), ["prt_1"]);
-    assert_eq!(case.found("path/to/file.rs"), ["prt_1"]);
-    assert_eq!(case.found("to/file"), ["prt_1"]);
-    assert_eq!(case.found("file.rs"), ["prt_1"]);
-    assert_eq!(case.found("httpservererror"), ["prt_2"]);
-    assert_eq!(case.found("server"), ["prt_2"]);
-    assert_eq!(case.found("http_server"), ["prt_2"]);
+    assert_eq!(case.found_texts("foo_bar"), ["prt_1"]);
+    assert_eq!(case.found_texts("fooBar"), ["prt_1"]);
+    assert_eq!(case.found_texts("path/to/file.rs"), ["prt_1"]);
+    assert_eq!(case.found_texts("to/file"), ["prt_1"]);
+    assert_eq!(case.found_texts("file.rs"), ["prt_1"]);
+    assert_eq!(case.found_texts("httpservererror"), ["prt_2"]);
+    assert_eq!(case.found_texts("server"), ["prt_2"]);
+    assert_eq!(case.found_texts("http_server"), ["prt_2"]);
     let hit = &case.hits("server")[0];
     assert_eq!(&hit.snippet.text[hit.snippet.matches[0].clone()], "Server");
 }
@@ -89,9 +89,9 @@ fn both_ends_of_long_output_are_indexed() {
     let filler = "filler ".repeat(40_000);
     let output = format!("headword {filler} middleword {filler} tailword");
     case.part("ses_a", "msg_1", "prt_1", tool("completed", &json!({"command": "ls"}), &output));
-    assert_eq!(case.found("headword"), ["prt_1"]);
-    assert_eq!(case.found("tailword"), ["prt_1"]);
-    assert_eq!(case.found("middleword"), Vec::<String>::new());
+    assert_eq!(case.found_texts("headword"), ["prt_1"]);
+    assert_eq!(case.found_texts("tailword"), ["prt_1"]);
+    assert_eq!(case.found_texts("middleword"), Vec::<String>::new());
     let hit = &case.hits("tailword")[0];
     assert_eq!(&hit.snippet.text[hit.snippet.matches[0].clone()], "tailword");
     assert!(hit.snippet.text.len() < 300);
@@ -142,10 +142,10 @@ fn hostile_queries_are_refused_or_find_nothing() {
         assert!(matches!(answer, Err(StoreError::Invalid(_))));
     }
     let many = (0..64).map(|n| format!("w{n}* ")).collect::<String>();
-    assert_eq!(case.found(&many), Vec::<String>::new());
-    assert_eq!(case.found("k4"), Vec::<String>::new(), "the scope column is not searched");
-    assert_eq!(case.found("\" OR 1"), Vec::<String>::new());
-    assert_eq!(case.found("or not"), ["prt_1"]);
+    assert_eq!(case.found_texts(&many), Vec::<String>::new());
+    assert_eq!(case.found_texts("k4"), Vec::<String>::new(), "the scope column is not searched");
+    assert_eq!(case.found_texts("\" OR 1"), Vec::<String>::new());
+    assert_eq!(case.found_texts("or not"), ["prt_1"]);
 }
 
 #[test]
@@ -169,7 +169,7 @@ fn search_filters_narrow_results() {
         case.part(session, &message, &format!("prt_{n}"), json!({"type": "text", "text": "lynx"}));
     }
     let all = SearchFilter::default;
-    assert_eq!(case.found("lynx"), ["prt_0", "prt_1", "prt_2", "ses_b"]);
+    assert_eq!(case.found_texts("lynx"), ["prt_0", "prt_1", "prt_2", "ses_b"]);
     let archived = SearchFilter { archived: true, ..all() };
     assert_eq!(case.found_in("lynx", archived), ["prt_0", "prt_1", "prt_2", "prt_3", "ses_b"]);
     let project = |id: &str| SearchFilter { project: Some(id.parse().expect("id")), ..all() };

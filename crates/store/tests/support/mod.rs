@@ -101,7 +101,7 @@ pub(crate) fn log(store: &Store) -> Vec<LogEvent> {
     store.read(&ctx(), |r| r.log().after(LogCursor(0), 1_000_000)).expect("log").events
 }
 
-/// A connection beside the store's own, for looking and for damage.
+/// A second connection, to inspect and to damage the database.
 #[expect(clippy::disallowed_methods, reason = "tests look at the file behind the store's back")]
 pub(crate) fn raw(dir: &Path) -> rusqlite::Connection {
     rusqlite::Connection::open(dir.join("turnstone.db")).expect("opens")
