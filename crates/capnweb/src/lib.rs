@@ -17,7 +17,7 @@
 //!
 //! use capnweb::app::{Interface, Method};
 //! use capnweb::net::{RpcServer, ServerOptions, connect, router};
-//! use capnweb::session::{Options, Stub};
+//! use capnweb::session::{SessionOptions, Stub};
 //!
 //! // Declared once, used at both ends.
 //! const HELLO: Method<(String,), Stub> = Method::new("hello");
@@ -36,7 +36,7 @@
 //! let url = format!("ws://{}/rpc", listener.local_addr()?);
 //! tokio::spawn(axum::serve(listener, router("/rpc", server)).into_future());
 //!
-//! let main = connect(&url, None, Options::default()).await?;
+//! let main = connect(&url, None, SessionOptions::default()).await?;
 //! // One round trip: the second call is made on a promise.
 //! let name = main.call(HELLO, ("ann",)).call(NAME, ()).await?;
 //! assert_eq!(name, "ann");

@@ -44,11 +44,13 @@ pub use permissions::{
     RuleSettings, read_effective_rules,
 };
 pub use projects::Projects;
+pub use projects::git_patch::FilePatch;
 pub use projects::project::{
     ListedProject, ProjectRemovalPlan, ProjectRemovalReport, RelinkReport,
 };
 pub use projects::project_lookup::{NewSession, OpenedProject};
 pub use projects::repository::Repositories;
+pub use projects::repository_changes::{CheckoutBranches, DiffBase, RepositoryReader};
 pub use projects::worktree::{
     UnsavedWork, WorktreeError, WorktreeInfo, WorktreePlan, WorktreeRemovalReport, WorktreeRequest,
     WorktreeResetReport, Worktrees,

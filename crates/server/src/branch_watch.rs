@@ -39,12 +39,12 @@ impl CheckoutHead {
 
 /// Tells the streams of a directory when its checkout is on another branch, for as long as the server runs.
 pub(crate) async fn watch_branches(app: AppState) {
-    let mut told: BTreeMap<PathBuf, CheckoutHead> = BTreeMap::new();
+    let mut published: BTreeMap<PathBuf, CheckoutHead> = BTreeMap::new();
     loop {
         tokio::time::sleep(POLL_INTERVAL).await;
-        let known = told.clone();
+        let known = published.clone();
         match app.run_blocking(move |app| Ok(publish_branch_changes(app, known))).await {
-            Ok(now) => told = now,
+            Ok(now) => published = now,
             Err(_) => tracing::warn!("the branches of checkouts could not be looked at"),
         }
     }
@@ -53,13 +53,13 @@ pub(crate) async fn watch_branches(app: AppState) {
 /// Looks at every directory that is known; what each is at now.
 fn publish_branch_changes(
     app: &AppState,
-    mut told: BTreeMap<PathBuf, CheckoutHead>,
+    mut published: BTreeMap<PathBuf, CheckoutHead>,
 ) -> BTreeMap<PathBuf, CheckoutHead> {
     let places = app.project_directories().list();
     // What is not remembered any more is not compared either.
-    told.retain(|directory, _| places.iter().any(|place| place.directory == *directory));
+    published.retain(|directory, _| places.iter().any(|place| place.directory == *directory));
     for place in places {
-        let before = told.entry(place.directory.clone()).or_insert(place.head);
+        let before = published.entry(place.directory.clone()).or_insert(place.head);
         let now = CheckoutHead::read(&place.root);
         // In the middle of a switch there may be nothing to read.
         if now == CheckoutHead::Unknown || now == *before {
@@ -72,5 +72,5 @@ fn publish_branch_changes(
         *before = now;
         app.hub().publish(&place.directory, "vcs.branch.updated", properties);
     }
-    told
+    published
 }

@@ -1,4 +1,4 @@
-//! What clients were told last of the difference of a session, so that only another one is told.
+//! The last published diff of each session, so that only a different one is published.
 
 use std::collections::BTreeMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -16,14 +16,14 @@ pub(crate) struct DiffDedup {
 }
 
 impl DiffDedup {
-    /// Tells what `read` finds, unless that is what was told last; of a new session, unless it is nothing.
+    /// Publishes what `read` returns, unless it was published last; for a new session, unless it is empty.
     ///
-    /// One after another: what is told last is the newest.
+    /// One after another, so that the last published diff is the newest.
     pub(crate) fn publish_if_changed<T>(
         &self,
         session: &SessionId,
         read: impl FnOnce() -> Option<(String, T)>,
-        tell: impl FnOnce(T),
+        publish: impl FnOnce(T),
     ) {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         let Some((text, found)) = read() else { return };
@@ -35,7 +35,7 @@ impl DiffDedup {
             last.clear();
         }
         last.insert(session.clone(), print);
-        tell(found);
+        publish(found);
     }
 }
 
@@ -53,11 +53,15 @@ mod tests {
     fn diff_is_published_only_when_changed() {
         let diffs = DiffDedup::default();
         let id: SessionId = "ses_a".parse().expect("an id");
-        let mut told = Vec::new();
+        let mut published = Vec::new();
         for text in ["[]", "[1]", "[1]", "[]", "[2]"] {
-            diffs.publish_if_changed(&id, || Some((text.to_owned(), text)), |text| told.push(text));
+            diffs.publish_if_changed(
+                &id,
+                || Some((text.to_owned(), text)),
+                |text| published.push(text),
+            );
         }
-        diffs.publish_if_changed(&id, || None::<(String, &str)>, |text| told.push(text));
-        assert_eq!(told, ["[1]", "[]", "[2]"]);
+        diffs.publish_if_changed(&id, || None::<(String, &str)>, |text| published.push(text));
+        assert_eq!(published, ["[1]", "[]", "[2]"]);
     }
 }

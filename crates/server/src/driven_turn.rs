@@ -15,10 +15,11 @@ use turnstone_core::model::{MessageFailure, MessageFailureKind};
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::{TurnOutcome, TurnState};
 use turnstone_engine::{EngineError, ToolRun, Turn};
-use turnstone_store::{Context, StoreError};
+use turnstone_store::{Context, StoreError, TurnRow};
 
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::prompt::end_driven_turn;
 use crate::random;
 
 /// The turns of this process that are driven from outside.
@@ -79,7 +80,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl DrivenTurns {
-    /// Gives a turn of a session in `directory` to a new driver; whoever drove it is fenced.
+    /// Gives a turn of a session in `directory` to a new driver; the driver before is fenced.
     pub(crate) fn register(
         &self,
         turn: Turn,
@@ -156,64 +157,72 @@ impl DrivenTurns {
     }
 }
 
-impl AppState {
-    /// Ends the turns that another process asked to be aborted: their drivers know only this one, and
-    /// learn of it by their next call (R45).
-    pub(crate) fn end_aborted_turns(&self) -> Result<(), ApiError> {
-        let ctx = Context::system(self.now());
-        for turn in self.in_flight().driven_turns.list() {
-            let asked = match self.engine().turns().aborts().is_requested(&ctx, &turn) {
-                // Deleted with its session: nothing is left to end.
-                Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => false,
-                asked => asked?,
-            };
-            if asked {
-                self.abort_driven_turn(&ctx, &turn)?;
-            }
+/// Ends the turns that another process asked to be aborted: their drivers know only this one, and
+/// learn of it by their next call (R45).
+pub(crate) fn end_aborted_turns(app: &AppState) -> Result<(), ApiError> {
+    let ctx = Context::system(app.now());
+    for turn in app.in_flight().driven_turns.list() {
+        let asked = match app.engine().turns().aborts().is_requested(&ctx, &turn) {
+            // Deleted with its session: nothing is left to end.
+            Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => false,
+            asked => asked?,
+        };
+        if asked {
+            abort_driven_turn(app, &ctx, &turn)?;
         }
-        Ok(())
     }
+    Ok(())
+}
 
-    /// Stops a turn that is driven from outside; the prompts that wait in the inbox stay (R29).
-    pub(crate) fn abort_driven_turn(&self, ctx: &Context, turn: &Turn) -> Result<(), ApiError> {
-        // Whether it ended by itself at this very moment is all the same.
-        let _here = self.end_driven_turn(ctx, turn, TurnOutcome::Aborted, None)?;
-        Ok(())
-    }
+/// Stops a turn that is driven from outside; the prompts that wait in the inbox stay (R29).
+pub(crate) fn abort_driven_turn(
+    app: &AppState,
+    ctx: &Context,
+    turn: &Turn,
+) -> Result<(), ApiError> {
+    // Whether it ended by itself at this very moment is all the same.
+    let _here = end_driven_turn(app, ctx, turn, TurnOutcome::Aborted, None)?;
+    Ok(())
+}
 
-    /// Ends the turns whose drivers have vanished: nothing stays busy for ever.
-    pub(crate) fn end_silent_turns(&self) -> Result<(), ApiError> {
-        let now = self.now();
-        let patience = i64::try_from(self.settings().limits.driver_timeout_ms).unwrap_or(i64::MAX);
-        let ctx = Context::system(now);
-        for turn in self.in_flight().driven_turns.take_silent(now, patience) {
-            self.runners().notify_waiters();
-            let row = match self.require_turn_row(&ctx, &turn.session, &turn.id) {
-                Ok(row) => row,
-                // Deleted with its session: nothing is left to end.
-                Err(ApiError::NotFound(_)) => continue,
-                Err(error) => return Err(error),
-            };
-            match row.state {
-                TurnState::Running | TurnState::Accepted => {
-                    let words = "The program that ran this turn was not heard of any more";
-                    let why = MessageFailure::new(MessageFailureKind::MessageAbortedError, words);
-                    // If somebody else ended it, or has it: that is what was wanted.
-                    let _here =
-                        self.end_driven_turn(&ctx, &turn, TurnOutcome::Interrupted, Some(why))?;
-                }
-                TurnState::Waiting => {
-                    self.engine().turns().release(&ctx, &turn)?;
-                    self.engine().maintenance().recover_all(&ctx)?;
-                }
-                TurnState::Completed
-                | TurnState::Failed
-                | TurnState::Aborted
-                | TurnState::Interrupted => {
-                    self.engine().maintenance().recover_all(&ctx).map(drop)?
-                }
+/// Ends the turns whose drivers have vanished: no session stays busy without end.
+pub(crate) fn end_silent_turns(app: &AppState) -> Result<(), ApiError> {
+    let now = app.now();
+    let patience = i64::try_from(app.settings().limits.driver_timeout_ms).unwrap_or(i64::MAX);
+    let ctx = Context::system(now);
+    for turn in app.in_flight().driven_turns.take_silent(now, patience) {
+        app.runners().notify_waiters();
+        let row = match require_turn_row(app, &ctx, &turn.session, &turn.id) {
+            Ok(row) => row,
+            // Deleted with its session: nothing is left to end.
+            Err(ApiError::NotFound(_)) => continue,
+            Err(error) => return Err(error),
+        };
+        match row.state {
+            TurnState::Running | TurnState::Accepted => {
+                let words = "The program that ran this turn was not heard of any more";
+                let why = MessageFailure::new(MessageFailureKind::MessageAbortedError, words);
+                // If somebody else ended it, or has it: that is what was wanted.
+                let _here = end_driven_turn(app, &ctx, &turn, TurnOutcome::Interrupted, Some(why))?;
             }
+            TurnState::Waiting => app.engine().turns().release(&ctx, &turn)?,
+            TurnState::Completed
+            | TurnState::Failed
+            | TurnState::Aborted
+            | TurnState::Interrupted => app.engine().maintenance().recover_all(&ctx).map(drop)?,
         }
-        Ok(())
     }
+    Ok(())
+}
+
+/// The row of a turn.
+pub(crate) fn require_turn_row(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    turn: &TurnId,
+) -> Result<TurnRow, ApiError> {
+    let turns = app.engine().store().read(ctx, |r| r.turns().list(session))?;
+    let found = turns.into_iter().find(|row| row.id == *turn);
+    found.ok_or_else(|| ApiError::NotFound(format!("Turn not found: {turn}")))
 }

@@ -25,7 +25,7 @@ const MAX_MESSAGE_CHARS: usize = 1024;
 pub(crate) enum ApiError {
     /// A thing that was named is not there: `NotFoundError`.
     NotFound(String),
-    /// The request is not of the shape it must have: `BadRequest` with where it goes wrong.
+    /// The request does not have the required shape: `BadRequest` with the position of the error.
     InvalidInput {
         /// What is wrong, and where.
         message: String,
@@ -310,10 +310,10 @@ impl From<EngineError> for ApiError {
             EngineError::UnreadableRules { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "ConfigError", &error.to_string())
             }
-            EngineError::Snapshot(ref vault) if vault.is_full() => {
-                Self::storage_full(&vault.to_string())
+            EngineError::Snapshot(ref snapshot) if snapshot.is_full() => {
+                Self::storage_full(&snapshot.to_string())
             }
-            EngineError::Snapshot(ref vault) if is_disk_full(vault) => {
+            EngineError::Snapshot(ref snapshot) if is_disk_full(snapshot) => {
                 Self::storage_full("no space left")
             }
             EngineError::Io(ref io) if is_disk_full(io) => Self::storage_full("no space left"),

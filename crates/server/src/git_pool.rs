@@ -95,24 +95,26 @@ fn busy() -> ApiError {
     ApiError::tagged(StatusCode::SERVICE_UNAVAILABLE, "GitBusyError", words)
 }
 
-impl AppState {
-    /// Runs `work`, which asks git about the repository of a directory and changes nothing.
-    ///
-    /// It waits for a place first, and is cancelled when the client leaves.
-    pub(crate) async fn reading_git<T, F>(&self, directory: &Path, work: F) -> Result<T, ApiError>
-    where
-        T: Send + 'static,
-        F: FnOnce(&Self) -> Result<T, ApiError> + Send + 'static,
-    {
-        let at = directory.to_owned();
-        let repository = self.run_blocking(move |app| {
-            // What is wrong with the repository is for `work` to say.
-            let found = app.engine().projects().repositories().find(&at).ok().flatten();
-            Ok(found.map_or(at, |git| git.repository().common_dir.clone()))
-        });
-        let (repository, app) = (repository.await?, self.clone());
-        self.in_flight().git.run(&repository, move || work(&app)).await
-    }
+/// Runs `work`, which asks git about the repository of a directory and changes nothing.
+///
+/// It waits for a place first, and is cancelled when the client leaves.
+pub(crate) async fn reading_git<T, F>(
+    app: &AppState,
+    directory: &Path,
+    work: F,
+) -> Result<T, ApiError>
+where
+    T: Send + 'static,
+    F: FnOnce(&AppState) -> Result<T, ApiError> + Send + 'static,
+{
+    let at = directory.to_owned();
+    let repository = app.run_blocking(move |app| {
+        // What is wrong with the repository is for `work` to say.
+        let found = app.engine().projects().repositories().find_reader(&at).ok().flatten();
+        Ok(found.map_or(at, |repository| repository.common_dir().to_owned()))
+    });
+    let (repository, worker) = (repository.await?, app.clone());
+    app.in_flight().git.run(&repository, move || work(&worker)).await
 }
 
 #[cfg(test)]
@@ -126,7 +128,7 @@ mod tests {
     const PATIENCE: Duration = Duration::from_secs(60);
 
     /// Work that signals its beginning and goes on until it is allowed to end.
-    fn held(
+    fn blocked_work(
         began: &Sender<()>,
         gate: &Arc<Mutex<Receiver<()>>>,
     ) -> impl FnOnce() -> Result<(), ApiError> + Send + use<> {
@@ -146,7 +148,7 @@ mod tests {
         let gate = Arc::new(Mutex::new(open));
         let (began_in, began) = channel();
         let start = || {
-            let (pool, work) = (pool.clone(), held(&began_in, &gate));
+            let (pool, work) = (pool.clone(), blocked_work(&began_in, &gate));
             tokio::spawn(async move { pool.run(Path::new("/a"), work).await })
         };
         let first: Vec<_> = (0..RUNNING + WAITING).map(|_| start()).collect();

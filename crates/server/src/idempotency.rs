@@ -49,7 +49,7 @@ pub(crate) struct InFlightRequests {
 impl InFlightRequests {
     fn lock_for(&self, name: &str) -> Arc<tokio::sync::Mutex<()>> {
         let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
-        // Whoever is the last to hold one leaves it to be swept by the next who comes.
+        // The last holder leaves it to be removed by the next request.
         held.retain(|_, claim| Arc::strong_count(claim) > 1);
         held.entry(name.to_owned()).or_default().clone()
     }
@@ -104,7 +104,7 @@ async fn handle_keyed(
     let key = format!("{} {}\t{key}", parts.method, parts.uri.path());
     ctx.idempotency_key = Some(key.clone());
     let ctx = ctx.without_expected_seq();
-    // Whoever asks the same at the same time waits for the one answer.
+    // A request with the same key at the same time waits for the one response.
     let claim =
         app.in_flight().idempotent_requests.lock_for(&format!("{}\t{key}", ctx.actor.as_str()));
     let _alone = claim.lock().await;

@@ -2,7 +2,7 @@
 //!
 //! Translates and nothing else: a request becomes one call of the engine, its answer becomes JSON in
 //! OpenCode's shapes. Owns the listener, who may ask, and the streams. Knows no SQL and no git, decides
-//! nothing about sessions, and reads neither clock nor environment: it is told.
+//! nothing about sessions, and reads neither clock nor environment: both are passed in.
 
 mod app;
 mod branch_watch;
@@ -25,6 +25,7 @@ mod random;
 mod request_context;
 mod request_input;
 mod request_log;
+mod request_scope;
 mod route;
 mod rule_setter;
 mod runner_registry;

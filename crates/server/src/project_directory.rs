@@ -158,7 +158,7 @@ pub(crate) struct ProjectDirectoryCache {
 }
 
 impl ProjectDirectoryCache {
-    /// Forgets what is known: the next request looks anew.
+    /// Clears the cache: the next request reads again.
     pub(crate) fn clear(&self) {
         self.known.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }
@@ -199,80 +199,77 @@ impl ProjectDirectoryCache {
     }
 }
 
-impl AppState {
-    /// The place of a directory, for requests that only read; nothing if the directory is not there.
-    pub(crate) fn find_project_directory(
-        &self,
-        ctx: &Context,
-        at: &Path,
-    ) -> Result<Option<ProjectDirectory>, ApiError> {
-        let Some(print) = directory_identity(at)? else { return Ok(None) };
-        if let Some(place) = self.project_directories().find(at, print, ctx.now) {
-            return Ok(Some(place));
-        }
-        let found = self.engine().projects().find_or_derive(ctx, at)?;
-        self.cache_project_directory(ctx, at, print, found).map(Some)
+/// The place of a directory, for requests that only read; nothing if the directory is not there.
+pub(crate) fn find_project_directory(
+    app: &AppState,
+    ctx: &Context,
+    at: &Path,
+) -> Result<Option<ProjectDirectory>, ApiError> {
+    let Some(print) = directory_identity(at)? else { return Ok(None) };
+    if let Some(place) = app.project_directories().find(at, print, ctx.now) {
+        return Ok(Some(place));
     }
+    let found = app.engine().projects().find_or_derive(ctx, at)?;
+    cache_project_directory(app, ctx, at, print, found).map(Some)
+}
 
-    /// The place of a directory, for requests that only read.
-    pub(crate) fn require_project_directory(
-        &self,
-        ctx: &Context,
-        at: &Path,
-    ) -> Result<ProjectDirectory, ApiError> {
-        self.find_project_directory(ctx, at)?.ok_or_else(|| directory_not_found(at))
-    }
+/// The place of a directory, for requests that only read.
+pub(crate) fn require_project_directory(
+    app: &AppState,
+    ctx: &Context,
+    at: &Path,
+) -> Result<ProjectDirectory, ApiError> {
+    find_project_directory(app, ctx, at)?.ok_or_else(|| directory_not_found(at))
+}
 
-    /// The place of a directory, for requests that change something: its project is stored.
-    pub(crate) fn open_project_directory(
-        &self,
-        ctx: &Context,
-        at: &Path,
-    ) -> Result<ProjectDirectory, ApiError> {
-        let print = directory_identity(at)?.ok_or_else(|| directory_not_found(at))?;
-        let known =
-            self.project_directories().find(at, print, ctx.now).filter(|place| place.is_stored);
-        if let Some(place) = known {
-            return Ok(place);
-        }
-        // A request that is repeated or depends on a number is not about this write.
-        let open = self.engine().projects().open(&ctx.without_preconditions(), at)?;
-        self.cache_project_directory(ctx, at, print, open)
+/// The place of a directory, for requests that change something: its project is stored.
+pub(crate) fn open_project_directory(
+    app: &AppState,
+    ctx: &Context,
+    at: &Path,
+) -> Result<ProjectDirectory, ApiError> {
+    let print = directory_identity(at)?.ok_or_else(|| directory_not_found(at))?;
+    let known = app.project_directories().find(at, print, ctx.now).filter(|place| place.is_stored);
+    if let Some(place) = known {
+        return Ok(place);
     }
+    // A request that is repeated or depends on a number is not about this write.
+    let open = app.engine().projects().open(&ctx.without_preconditions(), at)?;
+    cache_project_directory(app, ctx, at, print, open)
+}
 
-    /// The project of a place as it is now, also if nothing has stored it yet.
-    pub(crate) fn current_project(
-        &self,
-        ctx: &Context,
-        place: &ProjectDirectory,
-    ) -> Result<Project, ApiError> {
-        let stored = self.engine().store().read(ctx, |r| r.projects().find(&place.project.id))?;
-        let Some(mut project) = stored.filter(|project| project.removed.is_none()) else {
-            return Ok(place.project.clone());
-        };
-        if !place.is_stored {
-            // The ledger does not know of this directory of it.
-            project.worktree.clone_from(&place.project.worktree);
-            project.sandboxes.clone_from(&place.project.sandboxes);
-            project.vcs.clone_from(&place.project.vcs);
-        }
-        Ok(project)
+/// The project of a place as it is now, also if nothing has stored it yet.
+pub(crate) fn current_project(
+    app: &AppState,
+    ctx: &Context,
+    place: &ProjectDirectory,
+) -> Result<Project, ApiError> {
+    let stored = app.engine().store().read(ctx, |r| r.projects().find(&place.project.id))?;
+    let Some(mut project) = stored.filter(|project| project.removed.is_none()) else {
+        return Ok(place.project.clone());
+    };
+    if !place.is_stored {
+        // The ledger does not know of this directory of it.
+        project.worktree.clone_from(&place.project.worktree);
+        project.sandboxes.clone_from(&place.project.sandboxes);
+        project.vcs.clone_from(&place.project.vcs);
     }
+    Ok(project)
+}
 
-    fn cache_project_directory(
-        &self,
-        ctx: &Context,
-        at: &Path,
-        print: DirectoryIdentity,
-        found: OpenedProject,
-    ) -> Result<ProjectDirectory, ApiError> {
-        let OpenedProject { project, root, is_stored: stored, .. } = found;
-        let directory = fs_err::canonicalize(at).map_err(|e| ApiError::unexpected(&e))?;
-        let head = CheckoutHead::read(&root);
-        let place = ProjectDirectory { directory, root, project, head, is_stored: stored };
-        self.project_directories().insert(at, print, ctx.now, place.clone());
-        Ok(place)
-    }
+fn cache_project_directory(
+    app: &AppState,
+    ctx: &Context,
+    at: &Path,
+    print: DirectoryIdentity,
+    found: OpenedProject,
+) -> Result<ProjectDirectory, ApiError> {
+    let OpenedProject { project, root, is_stored: stored, .. } = found;
+    let directory = fs_err::canonicalize(at).map_err(|e| ApiError::unexpected(&e))?;
+    let head = CheckoutHead::read(&root);
+    let place = ProjectDirectory { directory, root, project, head, is_stored: stored };
+    app.project_directories().insert(at, print, ctx.now, place.clone());
+    Ok(place)
 }
 
 fn directory_not_found(at: &Path) -> ApiError {

@@ -14,7 +14,7 @@ use turnstone_store::{Actor, Context};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::idempotency::IdempotentRequest;
-use crate::runner_registry::ModelRunner;
+use crate::runner_registry::{ModelRunner, find_runner_by_token};
 
 /// The longest name of a client that is kept.
 const MAX_HEADER_CHARS: usize = 128;
@@ -129,7 +129,7 @@ pub(crate) fn authenticate_runner(
 ) -> Result<Option<ModelRunner>, ApiError> {
     let mut given = headers.get_all(RUNNER_TOKEN_HEADER).iter();
     let Some(token) = given.next() else { return Ok(None) };
-    let found = app.find_runner_by_token(token.as_bytes()).filter(|_| given.next().is_none());
+    let found = find_runner_by_token(app, token.as_bytes()).filter(|_| given.next().is_none());
     found.map(Some).ok_or_else(|| {
         let message = "the token is not valid: register again to get another one";
         ApiError::tagged(StatusCode::UNAUTHORIZED, "InvalidTokenError", message)

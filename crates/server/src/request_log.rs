@@ -1,4 +1,4 @@
-//! What is asked and answered, for whoever wants to see it.
+//! Requests and responses in the log of the server.
 //!
 //! A line tells method, path, status, time and where it came from: never the query or a header, in which
 //! there may be a password, and never a body.

@@ -1,4 +1,4 @@
-//! Runners: programs outside of the server that run models, and whoever waits for them.
+//! Runners: programs outside of the server that run models, and the requests that wait for them.
 //!
 //! Known in memory only, and only as long as they are heard of: a runner that dies leaves nothing
 //! behind, and the prompts it did not take stay in the durable inbox.
@@ -21,10 +21,10 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::random;
 
-/// A runner that was not heard of for so long is gone, unless a turn is driven where it runs models: whoever
-/// is at work need not look for more.
+/// A runner that sent no request for so long is gone, unless it drives a turn in its directory: a runner
+/// at work need not look for more.
 pub(crate) const RUNNER_TIMEOUT_MS: i64 = 45_000;
-/// How often whoever waits looks by itself: another process may have done it.
+/// How often a waiting request looks by itself: another process may have changed something.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
 /// A program that runs models for a directory and everything below it.
@@ -187,7 +187,7 @@ impl RunnerRegistry {
         lock(&self.commands).insert(session.clone());
     }
 
-    /// Forgets a command that has ended, and tells whoever waits for that.
+    /// Removes a command that has ended, and wakes the requests that wait for that.
     pub(crate) fn mark_command_ended(&self, session: &SessionId) {
         lock(&self.commands).remove(session);
         self.notify_waiters();
@@ -204,171 +204,169 @@ impl RunnerRegistry {
     }
 }
 
-impl AppState {
-    /// The runners that are there.
-    pub(crate) fn list_runners(&self) -> Vec<ModelRunner> {
-        self.runners()
-            .list(self.now(), |directory| self.in_flight().driven_turns.is_driven_below(directory))
-    }
+/// The runners that are there.
+pub(crate) fn list_runners(app: &AppState) -> Vec<ModelRunner> {
+    app.runners()
+        .list(app.now(), |directory| app.in_flight().driven_turns.is_driven_below(directory))
+}
 
-    /// The runner with this token, if it is there.
-    pub(crate) fn find_runner_by_token(&self, token: &[u8]) -> Option<ModelRunner> {
-        let found = self.runners().find_by_token(token)?;
-        // Whoever is not there any more has no valid token.
-        self.list_runners().into_iter().find(|runner| runner.id == found.id)
-    }
+/// The runner with this token, if it is there.
+pub(crate) fn find_runner_by_token(app: &AppState, token: &[u8]) -> Option<ModelRunner> {
+    let found = app.runners().find_by_token(token)?;
+    // The token of a runner that is gone is not valid.
+    list_runners(app).into_iter().find(|runner| runner.id == found.id)
+}
 
-    /// The runner that makes a request; `None` if it is not made by one.
-    pub(crate) fn calling_runner(&self, ctx: &Context) -> Option<ModelRunner> {
-        let runners = self.list_runners().into_iter();
-        runners.filter(|_| ctx.role == CallerRole::Runner).find(|it| it.actor() == ctx.actor)
-    }
+/// The runner that makes a request; `None` if it is not made by one.
+pub(crate) fn calling_runner(app: &AppState, ctx: &Context) -> Option<ModelRunner> {
+    let runners = list_runners(app).into_iter();
+    runners.filter(|_| ctx.role == CallerRole::Runner).find(|it| it.actor() == ctx.actor)
+}
 
-    /// Refuses a runner that reaches beyond the directory it registered for.
-    ///
-    /// # Errors
-    ///
-    /// 403.
-    pub(crate) fn check_runner_directory(
-        &self,
-        ctx: &Context,
-        directory: &Path,
-    ) -> Result<(), ApiError> {
-        if ctx.role != CallerRole::Runner {
-            return Ok(());
+/// Refuses a runner that reaches beyond the directory it registered for.
+///
+/// # Errors
+///
+/// 403.
+pub(crate) fn check_runner_directory(
+    app: &AppState,
+    ctx: &Context,
+    directory: &Path,
+) -> Result<(), ApiError> {
+    if ctx.role != CallerRole::Runner {
+        return Ok(());
+    }
+    match calling_runner(app, ctx) {
+        Some(runner) if is_really_below(directory, &runner.directory)? => Ok(()),
+        Some(_) | None => Err(ApiError::not_for_runners(
+            "a runner works in the directory it registered for and below it",
+        )),
+    }
+}
+
+/// Refuses a runner that reaches for a session outside of its directory; whether there is such a session
+/// is for the caller to say.
+///
+/// # Errors
+///
+/// 403.
+pub(crate) fn check_session_reach(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+) -> Result<(), ApiError> {
+    match app.engine().store().read(ctx, |r| r.sessions().find(session))? {
+        Some(found) => check_runner_directory(app, ctx, Path::new(&found.directory)),
+        None => Ok(()),
+    }
+}
+
+/// True if somebody takes prompts from sessions in `directory`.
+pub(crate) fn has_runner(app: &AppState, directory: &Path) -> bool {
+    list_runners(app).iter().any(|runner| directory.starts_with(&runner.directory))
+}
+
+/// A runner that was heard of just now, if it is there.
+pub(crate) fn renew_runner(app: &AppState, id: &str) -> Option<ModelRunner> {
+    let is_there = list_runners(app).iter().any(|runner| runner.id == id);
+    is_there.then(|| app.runners().renew(id, app.now())).flatten()
+}
+
+/// Notes that a turn in `directory` is being driven.
+pub(crate) fn renew_runners_in(app: &AppState, directory: &Path) {
+    app.runners().renew_in(directory, app.now());
+}
+
+/// What there is to do below `directory`, as soon as there is anything; nothing after `patience`.
+pub(crate) async fn wait_for_runner_inbox(
+    app: &AppState,
+    ctx: &Context,
+    directory: &Path,
+    patience: Duration,
+) -> Result<RunnerInbox, ApiError> {
+    let until = tokio::time::Instant::now() + patience;
+    loop {
+        let stirred = app.runners().changed.notified();
+        let (ctx, directory) = (ctx.clone(), directory.to_owned());
+        let found = app.run_blocking(move |app| runner_inbox(app, &ctx, &directory)).await?;
+        if !(found.sessions.is_empty() && found.resumable.is_empty())
+            || tokio::time::Instant::now() >= until
+        {
+            return Ok(found);
         }
-        match self.calling_runner(ctx) {
-            Some(runner) if is_really_below(directory, &runner.directory)? => Ok(()),
-            Some(_) | None => Err(ApiError::not_for_runners(
-                "a runner works in the directory it registered for and below it",
-            )),
-        }
+        let next = tokio::time::Instant::now() + POLL_INTERVAL;
+        drop(tokio::time::timeout_at(next.min(until), stirred).await);
     }
+}
 
-    /// Refuses a runner that reaches for a session outside of its directory; whether there is such a session
-    /// is for the caller to say.
-    ///
-    /// # Errors
-    ///
-    /// 403.
-    pub(crate) fn check_session_reach(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-    ) -> Result<(), ApiError> {
-        match self.engine().store().read(ctx, |r| r.sessions().find(session))? {
-            Some(found) => self.check_runner_directory(ctx, Path::new(&found.directory)),
-            None => Ok(()),
-        }
-    }
-
-    /// True if somebody takes prompts from sessions in `directory`.
-    pub(crate) fn has_runner(&self, directory: &Path) -> bool {
-        self.list_runners().iter().any(|runner| directory.starts_with(&runner.directory))
-    }
-
-    /// A runner that was heard of just now, if it is there.
-    pub(crate) fn renew_runner(&self, id: &str) -> Option<ModelRunner> {
-        let is_there = self.list_runners().iter().any(|runner| runner.id == id);
-        is_there.then(|| self.runners().renew(id, self.now())).flatten()
-    }
-
-    /// Notes that a turn in `directory` is being driven.
-    pub(crate) fn renew_runners_in(&self, directory: &Path) {
-        self.runners().renew_in(directory, self.now());
-    }
-
-    /// What there is to do below `directory`, as soon as there is anything; nothing after `patience`.
-    pub(crate) async fn wait_for_runner_inbox(
-        &self,
-        ctx: &Context,
-        directory: &Path,
-        patience: Duration,
-    ) -> Result<RunnerInbox, ApiError> {
-        let until = tokio::time::Instant::now() + patience;
-        loop {
-            let stirred = self.runners().changed.notified();
-            let (ctx, directory) = (ctx.clone(), directory.to_owned());
-            let found = self.run_blocking(move |app| app.runner_inbox(&ctx, &directory)).await?;
-            if !(found.sessions.is_empty() && found.resumable.is_empty())
-                || tokio::time::Instant::now() >= until
+fn runner_inbox(app: &AppState, ctx: &Context, directory: &Path) -> Result<RunnerInbox, ApiError> {
+    let store = app.engine().store();
+    let (sessions, answered) = store.read(ctx, |r| {
+        let is_here = |id: &SessionId| {
+            let place = r.sessions().get(id)?.directory;
+            Ok::<_, StoreError>(is_below(Path::new(&place), directory))
+        };
+        let (mut sessions, mut answered) = (Vec::new(), Vec::new());
+        for id in r.prompts().sessions_with_waiting()? {
+            if is_here(&id)?
+                && r.sessions().status(&id)? == turnstone_core::model::SessionStatus::Idle
             {
-                return Ok(found);
+                sessions.push(id);
             }
-            let next = tokio::time::Instant::now() + POLL_INTERVAL;
-            drop(tokio::time::timeout_at(next.min(until), stirred).await);
+        }
+        for id in r.turns().sessions_with_open()? {
+            let waits =
+                r.turns().list(&id)?.last().is_some_and(|it| it.state == TurnState::Waiting);
+            if waits && is_here(&id)? && r.requests().pending(Some(&id))?.is_empty() {
+                answered.push(id);
+            }
+        }
+        Ok((sessions, answered))
+    })?;
+    let mut resumable = Vec::new();
+    for id in answered {
+        if !store.leases().is_held(ctx, &id)? {
+            resumable.push(id);
         }
     }
+    Ok(RunnerInbox { sessions, resumable })
+}
 
-    fn runner_inbox(&self, ctx: &Context, directory: &Path) -> Result<RunnerInbox, ApiError> {
-        let store = self.engine().store();
-        let (sessions, answered) = store.read(ctx, |r| {
-            let is_here = |id: &SessionId| {
-                let place = r.sessions().get(id)?.directory;
-                Ok::<_, StoreError>(is_below(Path::new(&place), directory))
-            };
-            let (mut sessions, mut answered) = (Vec::new(), Vec::new());
-            for id in r.prompts().sessions_with_waiting()? {
-                if is_here(&id)?
-                    && r.sessions().status(&id)? == turnstone_core::model::SessionStatus::Idle
-                {
-                    sessions.push(id);
+/// Waits until the turn that took a prompt up has ended; how it ended.
+///
+/// If nobody is left who would take it up, `take` is called to do so; what it leaves in the
+/// inbox is waited for.
+pub(crate) async fn wait_for_turn_end<F>(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    message: &MessageId,
+    take: F,
+) -> Result<Option<TurnState>, ApiError>
+where
+    F: Fn(&AppState) -> Result<(), ApiError> + Clone + Send + 'static,
+{
+    loop {
+        let stirred = app.runners().changed.notified();
+        let (ctx, id, message, take) =
+            (ctx.clone(), session.clone(), message.clone(), take.clone());
+        let status = app
+            .run_blocking(move |app| {
+                let read =
+                    || app.engine().store().read(&ctx, |r| r.prompts().status(&id, &message));
+                let status = read()?;
+                if status != Some(PromptStatus::Waiting) {
+                    return Ok(status);
                 }
-            }
-            for id in r.turns().sessions_with_open()? {
-                let waits =
-                    r.turns().list(&id)?.last().is_some_and(|it| it.state == TurnState::Waiting);
-                if waits && is_here(&id)? && r.requests().pending(Some(&id))?.is_empty() {
-                    answered.push(id);
-                }
-            }
-            Ok((sessions, answered))
-        })?;
-        let mut resumable = Vec::new();
-        for id in answered {
-            if !store.leases().is_held(ctx, &id)? {
-                resumable.push(id);
-            }
+                take(app)?;
+                Ok(read()?)
+            })
+            .await?;
+        match status {
+            None => return Ok(None),
+            Some(PromptStatus::InTurn(_, state)) if !state.is_open() => return Ok(Some(state)),
+            Some(PromptStatus::InTurn(..) | PromptStatus::Waiting) => {}
         }
-        Ok(RunnerInbox { sessions, resumable })
-    }
-
-    /// Waits until the turn that took a prompt up has ended; how it ended.
-    ///
-    /// If nobody is left who would take it up, `take` is called to do so; what it leaves in the
-    /// inbox is waited for.
-    pub(crate) async fn wait_for_turn_end<F>(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        message: &MessageId,
-        take: F,
-    ) -> Result<Option<TurnState>, ApiError>
-    where
-        F: Fn(&Self) -> Result<(), ApiError> + Clone + Send + 'static,
-    {
-        loop {
-            let stirred = self.runners().changed.notified();
-            let (ctx, id, message, take) =
-                (ctx.clone(), session.clone(), message.clone(), take.clone());
-            let fate = self
-                .run_blocking(move |app| {
-                    let read =
-                        || app.engine().store().read(&ctx, |r| r.prompts().status(&id, &message));
-                    let fate = read()?;
-                    if fate != Some(PromptStatus::Waiting) {
-                        return Ok(fate);
-                    }
-                    take(app)?;
-                    Ok(read()?)
-                })
-                .await?;
-            match fate {
-                None => return Ok(None),
-                Some(PromptStatus::InTurn(_, state)) if !state.is_open() => return Ok(Some(state)),
-                Some(PromptStatus::InTurn(..) | PromptStatus::Waiting) => {}
-            }
-            drop(tokio::time::timeout(POLL_INTERVAL, stirred).await);
-        }
+        drop(tokio::time::timeout(POLL_INTERVAL, stirred).await);
     }
 }

@@ -15,6 +15,7 @@ use crate::app::AppState;
 use crate::connection::{
     ConnectionTable, Listeners, UnixSocket, UnixSocketError, accept_connections, raise_file_limit,
 };
+use crate::driven_turn::{end_aborted_turns, end_silent_turns};
 use crate::peer::{PeerId, PeerLookup, own_user};
 use crate::settings::{ServerSettings, SocketSetting};
 use crate::{branch_watch, route};
@@ -25,7 +26,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 /// How often programs that drive turns are looked after.
 const TURN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
 
-/// How long open requests may take to end when the server is told to stop.
+/// How long open requests may take to end when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 
 /// Why a server does not run.
@@ -82,7 +83,7 @@ impl HttpServer {
         let lookup = match PeerLookup::probe(address.ip()) {
             Ok(lookup) => Some(lookup),
             Err(error) if has_password => {
-                tracing::info!("peers are told apart by their addresses only: {error}");
+                tracing::info!("peers are distinguished by their addresses only: {error}");
                 None
             }
             Err(error) => return Err(ServeError::PeersUnknown(error)),
@@ -128,16 +129,16 @@ impl HttpServer {
         let watcher = tokio::spawn(branch_watch::watch_branches(self.app.clone()));
         let router = route::router(self.app.clone());
         let hub = self.app.hub().clone();
-        let (told, mut hears) = tokio::sync::watch::channel(false);
+        let (stop_sender, mut stop_receiver) = tokio::sync::watch::channel(false);
         let signal = async move {
             stop.await;
             hub.close();
-            told.send_replace(true);
+            stop_sender.send_replace(true);
         };
         let limits = self.app.settings().limits;
         let serving = accept_connections(self.listeners, self.table, (router, limits), signal);
         let late = async move {
-            drop(hears.wait_for(|stopped| *stopped).await);
+            drop(stop_receiver.wait_for(|stopped| *stopped).await);
             tokio::time::sleep(SHUTDOWN_GRACE).await;
         };
         tokio::select! {
@@ -169,7 +170,7 @@ fn bind_unix(settings: &ServerSettings) -> Result<Option<(UnixSocket, UnixListen
     Ok(Some((socket, UnixListener::from_std(listener)?)))
 }
 
-/// Ends what processes that died have left, at the start and once a minute; upkeep hourly (R41).
+/// Ends what processes that died have left, at the start and once a minute; maintenance hourly (R41).
 async fn run_sweep_loop(app: AppState) {
     loop {
         let swept = app
@@ -189,10 +190,10 @@ async fn run_sweep_loop(app: AppState) {
 async fn run_turn_watch_loop(app: AppState) {
     loop {
         tokio::time::sleep(TURN_WATCH_INTERVAL).await;
-        if app.run_blocking(AppState::end_silent_turns).await.is_err() {
+        if app.run_blocking(end_silent_turns).await.is_err() {
             tracing::warn!("a turn whose driver has vanished could not be ended; trying again");
         }
-        if app.run_blocking(AppState::end_aborted_turns).await.is_err() {
+        if app.run_blocking(end_aborted_turns).await.is_err() {
             tracing::warn!("a turn that was to be aborted could not be ended; trying again");
         }
     }

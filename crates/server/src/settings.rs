@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use turnstone_core::time::EpochMillis;
 use turnstone_store::Actor;
 
-/// Everything a server is told.
+/// The settings of a server.
 #[derive(Clone, Debug)]
 pub struct ServerSettings {
     /// Where it listens; port 0 takes a free one.
@@ -22,7 +22,7 @@ pub struct ServerSettings {
     pub credentials: Option<Credentials>,
     /// Further origins whose pages may ask.
     pub origins: Vec<String>,
-    /// The folders clients are told of.
+    /// The folders that `/path` returns.
     pub folders: ClientFolders,
     /// What a command inherits.
     pub variables: Vec<(OsString, OsString)>,
@@ -46,7 +46,7 @@ pub enum SocketSetting {
     Off,
 }
 
-/// The folders clients are told of by `/path`.
+/// The folders that `/path` returns.
 #[derive(Clone, Debug, Default)]
 pub struct ClientFolders {
     /// The home directory.

@@ -64,14 +64,15 @@ pub use mutation::{
 pub use projection_check::ProjectionMismatch;
 pub use purge::DeletionReport;
 pub use read::{
-    ChangeSetQueries, ChangeSetRow, ExpiredTurn, ExpiryQueries, FeedBody, FeedCache, FeedEvent,
-    FeedPage, FeedQueries, FeedSession, GuardPin, HeadDelta, HistoricalSession, HistoryQueries,
-    LogEvent, LogPage, LogQueries, LogTail, MessageOutlineRow, MessagePage, MessagePageJson,
-    MessageQueries, MessageWithParts, OperationEnd, OperationQueries, OperationRow, PartRenderer,
-    ProjectQueries, PromptQueries, PromptStatus, ReadTx, RequestQueries, SessionAtBoundary,
-    SessionDelta, SessionFilter, SessionJson, SessionPage, SessionQueries, SessionRow,
-    ShareQueries, StreamBoundary, SyncBody, SyncEvent, SyncQueries, TextDelta, TurnQueries,
-    TurnRow, UnfinishedExpiry, WireJsonQueries,
+    ChangeSetQueries, ChangeSetRow, CreationFilter, ExpiredTurn, ExpiryQueries, FeedBody,
+    FeedCache, FeedEvent, FeedPage, FeedQueries, FeedSession, GuardPin, HeadDelta,
+    HistoricalSession, HistoryQueries, ListWindow, ListedSession, LogEvent, LogPage, LogQueries,
+    LogTail, MessageOutlineRow, MessagePage, MessagePageJson, MessageQueries, MessageWithParts,
+    OperationEnd, OperationQueries, OperationRow, PageQueries, PartRenderer, ProjectQueries,
+    PromptQueries, PromptStatus, ReadTx, RequestQueries, ScanDirection, SessionAtBoundary,
+    SessionDelta, SessionFilter, SessionPage, SessionQueries, SessionRow, ShareQueries,
+    StreamBoundary, SyncBody, SyncEvent, SyncQueries, TextDelta, TurnQueries, TurnRow,
+    UnfinishedExpiry, WireJsonQueries,
 };
 pub use rebuild::{RebuildProgress, RebuildReport};
 pub use redaction::RedactionReport;

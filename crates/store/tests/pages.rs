@@ -9,7 +9,7 @@ use turnstone_core::model::{ForkOrigin, Session};
 use turnstone_core::time::{EpochMillis, SessionSeq};
 use turnstone_core::wire::{ParseMode, message_info, parse_part, part_info, session_info};
 use turnstone_store::{
-    MessagePage, MessagePageJson, MessageWithParts, PartRenderer, SessionFilter, SessionJson,
+    ListedSession, MessagePage, MessagePageJson, MessageWithParts, PartRenderer, SessionFilter,
     Store, StoreError,
 };
 
@@ -334,11 +334,11 @@ fn json_session_list_equals_value_list() {
     for (row, shown) in rows.iter().zip(&shown) {
         let wanted = session_info(&row.session, row.usage);
         let found = match shown {
-            SessionJson::Json(json) => {
+            ListedSession::Json(json) => {
                 plain.push(row.session.id.to_string());
                 serde_json::from_str(json).expect("JSON")
             }
-            SessionJson::Row(row) => session_info(&row.session, row.usage),
+            ListedSession::Row(row) => session_info(&row.session, row.usage),
         };
         assert_eq!(found, wanted);
     }

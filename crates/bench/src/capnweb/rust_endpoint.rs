@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use axum::serve::ListenerExt as _;
 use capnweb::app::{Interface, Method};
 use capnweb::net::{RpcBatch, RpcServer, ServerOptions, connect, router};
-use capnweb::session::{Options, Stub};
+use capnweb::session::{SessionOptions, Stub};
 
 use super::endpoint_process::{BATCH_SIZE, CallCount, CallMode, IN_FLIGHT};
 use crate::Fallible;
@@ -70,7 +70,7 @@ fn check_greeting(text: &str) -> Fallible {
 
 /// `workers` loops on one session, each with one call under way.
 async fn call_over_socket(url: &str, workers: usize, span: Duration) -> Fallible<CallCount> {
-    let main = connect(&socket_url(url), None, Options::default()).await?;
+    let main = connect(&socket_url(url), None, SessionOptions::default()).await?;
     greet(&main).await?;
     let begun = Instant::now();
     let calls = Arc::new(AtomicUsize::new(0));
@@ -104,7 +104,7 @@ async fn call_in_batches(url: &str, span: Duration) -> Fallible<CallCount> {
 }
 
 pub(super) async fn send_batch(url: &str, calls: usize) -> Fallible {
-    let batch = RpcBatch::new(Options::default());
+    let batch = RpcBatch::new(SessionOptions::default());
     let answers: Vec<_> =
         (0..calls).map(|_| batch.main().call(GREET, ("bob",)).into_future()).collect();
     batch.send(url).await?;

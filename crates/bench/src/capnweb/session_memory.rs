@@ -5,7 +5,7 @@ use super::rust_endpoint::{greet, runtime, socket_url};
 use crate::Fallible;
 use crate::measurement::print_figures;
 use capnweb::net::connect;
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 
 /// The floor of the issue.
 const MAX_SESSION_BYTES: f64 = 20_000.0;
@@ -53,13 +53,13 @@ fn bytes_per_session(server: &ServerProcess, sessions: usize) -> Fallible<f64> {
         let mut held = Vec::with_capacity(sessions);
         // The first ones pay for what all of them share.
         for _ in 0..100 {
-            let main = connect(&url, None, Options::default()).await?;
+            let main = connect(&url, None, SessionOptions::default()).await?;
             greet(&main).await?;
             held.push(main);
         }
         let before = server.resident_bytes()?;
         for _ in 0..sessions {
-            let main = connect(&url, None, Options::default()).await?;
+            let main = connect(&url, None, SessionOptions::default()).await?;
             greet(&main).await?;
             held.push(main);
         }

@@ -19,7 +19,7 @@ use super::ws_connection::{ConnectionOptions, run_connection};
 use super::ws_frame;
 use crate::error::RpcError;
 use crate::run::SessionRunner;
-use crate::session::{Options, RpcTarget, Stub};
+use crate::session::{RpcTarget, SessionOptions, Stub};
 
 /// Why a server could not be reached.
 #[derive(Debug, thiserror::Error)]
@@ -62,7 +62,7 @@ const PING_INTERVAL: Duration = Duration::from_secs(30);
 pub async fn connect(
     url: &str,
     main: Option<Arc<dyn RpcTarget>>,
-    options: Options,
+    options: SessionOptions,
 ) -> Result<Stub, ConnectError> {
     let stream = open_tcp(url, "ws").await?;
     connect_over(stream, url, main, options).await
@@ -80,7 +80,7 @@ pub async fn connect_over<S>(
     stream: S,
     url: &str,
     main: Option<Arc<dyn RpcTarget>>,
-    options: Options,
+    options: SessionOptions,
 ) -> Result<Stub, ConnectError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -114,7 +114,7 @@ pub struct RpcBatch {
 
 impl RpcBatch {
     /// Begins a batch.
-    pub fn new(options: Options) -> Self {
+    pub fn new(options: SessionOptions) -> Self {
         let most_bytes = options.limits.batch_bytes;
         let mut runner = SessionRunner::new(None, options);
         let main = runner.main();
@@ -181,8 +181,8 @@ impl RpcBatch {
     }
 
     fn fail_all(mut self, error: ConnectError) -> Result<(), ConnectError> {
-        let told = RpcError::new("Error", error.to_string());
-        self.runner.session().close(&told);
+        let reported = RpcError::new("Error", error.to_string());
+        self.runner.session().close(&reported);
         Err(error)
     }
 }

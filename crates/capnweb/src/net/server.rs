@@ -23,13 +23,13 @@ use super::ws_connection::{ConnectionOptions, IncidentHandler, run_connection};
 use super::ws_frame;
 use crate::error::RpcError;
 use crate::run::{Incident, SessionRunner};
-use crate::session::{MemoryAccount, MemoryCharge, Options, RpcTarget, TABLE_ENTRY_BYTES};
+use crate::session::{MemoryAccount, MemoryCharge, RpcTarget, SessionOptions, TABLE_ENTRY_BYTES};
 
 /// How sessions are served.
 #[derive(Clone)]
 pub struct ServerOptions {
     /// Limits and profile of every session.
-    pub session: Options,
+    pub session: SessionOptions,
     /// How long a batch may take; what is not settled then is rejected with the code `deadline`.
     pub batch_deadline: Duration,
     /// Bytes that calls may hold, all batches together, which go on after their answer was sent because
@@ -42,7 +42,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            session: Options::default(),
+            session: SessionOptions::default(),
             batch_deadline: Duration::from_secs(30),
             unpulled_bytes: 64 * 1024 * 1024,
             ping: Duration::from_secs(30),
@@ -117,7 +117,7 @@ async fn serve_socket(State(server): State<RpcServer>, mut request: Request) -> 
     };
     let upgrade = hyper::upgrade::on(&mut request);
     tokio::spawn(async move {
-        // A client that went before the answer has nothing to be told.
+        // A client that left before the answer gets nothing.
         let Ok(stream) = upgrade.await else {
             return;
         };

@@ -167,7 +167,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WsConnection<S> {
         let session = self.runner.session();
         let unhurried = !session.is_outgoing_empty() && !session.has_urgent_message();
         if unhurried && !std::mem::replace(&mut self.release_delayed, true) {
-            // Whoever was answered runs first: what it says next goes into the same write.
+            // The task that was answered runs first: what it sends next goes into the same write.
             context.waker().wake_by_ref();
             return Poll::Ready(());
         }

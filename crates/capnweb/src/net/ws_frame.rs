@@ -14,7 +14,7 @@ const READ_BUFFER: usize = 8 * 1024;
 const CLOSE_NPM: u16 = 3000;
 const CLOSED_NORMALLY: u16 = 1000;
 const PROTOCOL_ERROR: u16 = 1002;
-/// What the peer is told when it closes without a code.
+/// The answer to a peer that closes without a code.
 const NO_STATUS: u16 = 1005;
 /// The connection was lost.
 const ABNORMAL_CLOSURE: u16 = 1006;
@@ -32,7 +32,7 @@ pub(super) enum IncomingFrame<'a> {
     Binary,
     /// The peer, or the network, ended the connection.
     Closed(RpcError),
-    /// The peer broke the rules of WebSockets. It is told so with that code; nothing can be read.
+    /// The peer violated the WebSocket protocol. The close frame has that code; nothing more is read.
     ProtocolViolation(u16, RpcError),
     /// Pings and their answers.
     Other,
@@ -66,17 +66,17 @@ fn closed_frame(code: u16, reason: &str) -> IncomingFrame<'static> {
 
 fn violation_frame(error: &Error, limits: &WireLimits) -> IncomingFrame<'static> {
     if let Error::Capacity(CapacityError::MessageTooLong { .. }) = error {
-        let told = DecodeError::TooLong(limits.message_bytes).to_string();
+        let reported = DecodeError::TooLong(limits.message_bytes).to_string();
         return IncomingFrame::ProtocolViolation(
             MESSAGE_TOO_BIG,
-            RpcError::with_code(TOO_LARGE_CODE, told),
+            RpcError::with_code(TOO_LARGE_CODE, reported),
         );
     }
     if let Error::Utf8(_) = error {
-        let told = "a text frame is not valid UTF-8";
+        let reported = "a text frame is not valid UTF-8";
         return IncomingFrame::ProtocolViolation(
             INVALID_TEXT,
-            RpcError::with_code("protocol", told),
+            RpcError::with_code("protocol", reported),
         );
     }
     if let Error::Protocol(what) = error

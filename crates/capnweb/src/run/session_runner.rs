@@ -7,12 +7,12 @@ use std::task::Context;
 
 use super::call_tasks::CallTasks;
 use crate::error::{CallFailure, RpcError};
-use crate::session::{CallReply, Options, RpcSession, RpcTarget, SessionEvent, Stub};
+use crate::session::{CallReply, RpcSession, RpcTarget, SessionEvent, SessionOptions, Stub};
 
-/// A failure that the peer was told only the id of.
+/// A failure of which the peer got only the id.
 #[derive(Debug)]
 pub struct Incident {
-    /// What the peer was told.
+    /// What the peer got.
     pub id: String,
     /// What happened.
     pub error: Box<dyn Error + Send + Sync>,
@@ -27,7 +27,7 @@ pub struct SessionRunner {
 
 impl SessionRunner {
     /// Starts a session that offers `main` to the peer.
-    pub fn new(main: Option<Arc<dyn RpcTarget>>, options: Options) -> Self {
+    pub fn new(main: Option<Arc<dyn RpcTarget>>, options: SessionOptions) -> Self {
         Self {
             session: RpcSession::new(main, options),
             tasks: CallTasks::default(),

@@ -5,6 +5,7 @@
 
 mod command_queue;
 mod expr_evaluation;
+mod incoming_message;
 mod map_recording;
 mod memory_account;
 mod object_ref;
@@ -31,6 +32,6 @@ pub(crate) use memory_account::{MemoryAccount, MemoryCharge, TABLE_ENTRY_BYTES};
 pub use object_ref::{CallReply, Member, MemberKind, ReplyFuture, RpcTarget};
 pub use rpc_session::RpcSession;
 pub use session_event::{CallId, IncomingCall, SessionEvent};
-pub use session_limits::{Options, SessionLimits};
+pub use session_limits::{SessionLimits, SessionOptions};
 pub use stream_pipe::{Readable, Writable, stream};
 pub use stub::{Promise, PromiseFuture, Stub};

@@ -51,7 +51,7 @@ impl OutgoingQueue {
 impl RpcSession {
     /// Returns the next message for the peer.
     pub fn poll_text(&mut self) -> Option<String> {
-        let was_full = self.is_outgoing_full();
+        let was_full = is_outgoing_full(self);
         let queued = self.outgoing.texts.pop_front();
         if let Some(queued) = &queued {
             let bytes = queued.text.len() + QUEUED_BYTES;
@@ -59,7 +59,7 @@ impl RpcSession {
             self.outgoing.answer_bytes -= if queued.is_answer { bytes } else { 0 };
         }
         self.outgoing.urgent &= !self.outgoing.texts.is_empty();
-        if was_full && !self.is_outgoing_full() {
+        if was_full && !is_outgoing_full(self) {
             for pipe in std::mem::take(&mut self.outgoing.stalled) {
                 self.mailbox.push(QueuedCommand::Pump(pipe));
             }
@@ -90,60 +90,63 @@ impl RpcSession {
     pub fn is_congested(&self) -> bool {
         self.outgoing.answer_bytes >= self.options.limits.pause_bytes
     }
+}
 
-    /// Tells whether streams have to wait.
-    fn is_outgoing_full(&self) -> bool {
-        self.outgoing.bytes >= self.options.limits.pause_bytes
-    }
+/// Tells whether streams have to wait.
+fn is_outgoing_full(session: &RpcSession) -> bool {
+    session.outgoing.bytes >= session.options.limits.pause_bytes
+}
 
-    /// Tells whether that stream has to wait until messages were sent; it is pumped again then.
-    pub(super) fn stall_if_full(&mut self, pipe: &StreamPipe) -> bool {
-        let full = self.is_outgoing_full();
-        if full && !self.outgoing.stalled.iter().any(|stalled| stalled.is_same(pipe)) {
-            self.outgoing.stalled.push(pipe.clone());
-        }
-        full
+/// Tells whether that stream has to wait until messages were sent; it is pumped again then.
+pub(super) fn stall_if_full(session: &mut RpcSession, pipe: &StreamPipe) -> bool {
+    let full = is_outgoing_full(session);
+    if full && !session.outgoing.stalled.iter().any(|stalled| stalled.is_same(pipe)) {
+        session.outgoing.stalled.push(pipe.clone());
     }
+    full
+}
 
-    /// Queues a message. Nothing is sent when the session is over.
-    ///
-    /// # Errors
-    ///
-    /// A value that the peer would not understand, or that is longer than what may still be queued.
-    pub(super) fn queue_message(&mut self, message: &WireMessage) -> Result<usize, RpcError> {
-        if self.activity.closed.is_some() {
-            return Ok(0);
-        }
-        let (is_answer, has_limit) = match message {
-            WireMessage::Resolve(..) | WireMessage::Reject(..) => (true, true),
-            WireMessage::Push(_) | WireMessage::Stream(_) => (false, true),
-            // Short, and the session would be wrong without them.
-            WireMessage::Release(..) | WireMessage::Abort(_) => (true, false),
-            WireMessage::Pull(_) | WireMessage::Pipe => (false, false),
-        };
-        let out = &mut self.outgoing;
-        let limits = &self.options.limits;
-        let room = limits.outgoing_bytes.saturating_sub(out.bytes + QUEUED_BYTES);
-        let most = if has_limit { room } else { usize::MAX };
-        let encoded =
-            message.encode_into(self.options.profile, &limits.wire, most, &mut out.scratch);
-        if let Err(error) = encoded {
-            out.scratch = String::new();
-            return Err(match error {
-                EncodeError::TooLong => limit_error("too many bytes wait to be sent to the peer"),
-                EncodeError::UnknownToPeer(_) | EncodeError::TooDeep => {
-                    RpcError::type_error(error.to_string())
-                }
-            });
-        }
-        let bytes = out.scratch.len();
-        // Short texts are copied at their size; a long one takes the buffer with it.
-        let short = out.scratch.capacity() <= MAX_KEPT_SCRATCH;
-        let text = if short { out.scratch.clone() } else { std::mem::take(&mut out.scratch) };
-        out.urgent |= !matches!(message, WireMessage::Release(..));
-        out.bytes += bytes + QUEUED_BYTES;
-        out.answer_bytes += if is_answer { bytes + QUEUED_BYTES } else { 0 };
-        out.texts.push_back(QueuedMessage { text, is_answer });
-        Ok(bytes)
+/// Queues a message. Nothing is sent when the session is over.
+///
+/// # Errors
+///
+/// A value that the peer would not understand, or that is longer than what may still be queued.
+pub(super) fn queue_message(
+    session: &mut RpcSession,
+    message: &WireMessage,
+) -> Result<usize, RpcError> {
+    if session.activity.closed.is_some() {
+        return Ok(0);
     }
+    let (is_answer, has_limit) = match message {
+        WireMessage::Resolve(..) | WireMessage::Reject(..) => (true, true),
+        WireMessage::Push(_) | WireMessage::Stream(_) => (false, true),
+        // Short, and the session would be wrong without them.
+        WireMessage::Release(..) | WireMessage::Abort(_) => (true, false),
+        WireMessage::Pull(_) | WireMessage::Pipe => (false, false),
+    };
+    let out = &mut session.outgoing;
+    let limits = &session.options.limits;
+    let room = limits.outgoing_bytes.saturating_sub(out.bytes + QUEUED_BYTES);
+    let most = if has_limit { room } else { usize::MAX };
+    let encoded =
+        message.encode_into(session.options.profile, &limits.wire, most, &mut out.scratch);
+    if let Err(error) = encoded {
+        out.scratch = String::new();
+        return Err(match error {
+            EncodeError::TooLong => limit_error("too many bytes wait to be sent to the peer"),
+            EncodeError::UnknownToPeer(_) | EncodeError::TooDeep => {
+                RpcError::type_error(error.to_string())
+            }
+        });
+    }
+    let bytes = out.scratch.len();
+    // Short texts are copied at their size; a long one takes the buffer with it.
+    let short = out.scratch.capacity() <= MAX_KEPT_SCRATCH;
+    let text = if short { out.scratch.clone() } else { std::mem::take(&mut out.scratch) };
+    out.urgent |= !matches!(message, WireMessage::Release(..));
+    out.bytes += bytes + QUEUED_BYTES;
+    out.answer_bytes += if is_answer { bytes + QUEUED_BYTES } else { 0 };
+    out.texts.push_back(QueuedMessage { text, is_answer });
+    Ok(bytes)
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use super::expr_evaluation::{evaluate, settled_cell};
 use super::object_ref::ObjectRef;
 use super::promise_cell::PromiseOutcome;
 use super::rpc_session::{RpcSession, limit_error};
@@ -79,36 +80,38 @@ pub(crate) struct RecordedMap {
     pub(crate) instructions: Vec<Expr>,
 }
 
-impl RpcSession {
-    /// Applies the function to every element, or to the one value there is.
-    pub(super) fn apply_map(&mut self, input: Value, mapper: &MapFunction) -> PromiseOutcome {
-        if input.is_nullish() {
-            return Ok(input);
-        }
-        if let Value::Array(items) = input {
-            let results = items.into_iter().map(|item| self.apply_map_once(item, mapper));
-            return results.collect::<Result<Vec<_>, _>>().map(Value::Array);
-        }
-        self.apply_map_once(input, mapper)
+/// Applies the function to every element, or to the one value there is.
+pub(super) fn apply_map(
+    session: &mut RpcSession,
+    input: Value,
+    mapper: &MapFunction,
+) -> PromiseOutcome {
+    if input.is_nullish() {
+        return Ok(input);
     }
+    if let Value::Array(items) = input {
+        let results = items.into_iter().map(|item| apply_map_once(session, item, mapper));
+        return results.collect::<Result<Vec<_>, _>>().map(Value::Array);
+    }
+    apply_map_once(session, input, mapper)
+}
 
-    fn apply_map_once(&mut self, input: Value, mapper: &MapFunction) -> PromiseOutcome {
-        let Some((last, first)) = mapper.instructions.split_last() else {
-            return Err(RpcError::new("Error", "Invalid empty mapper function."));
-        };
-        mapper.budget.spend_steps(mapper.instructions.len())?;
-        // What the instructions become, the references to captures and variables included.
-        let copies = mapper.instruction_bytes + mapper.captures.len() * size_of::<ObjectRef>();
-        mapper.budget.spend_bytes(copies)?;
-        let mut frame = MapFrame {
-            captures: mapper.captures.clone(),
-            variables: vec![ObjectRef::Promise(self.settled_cell(input)?)],
-            budget: mapper.budget.clone(),
-        };
-        for instruction in first {
-            let value = self.evaluate(instruction.clone(), Some(&frame))?;
-            frame.variables.push(ObjectRef::Promise(self.settled_cell(value)?));
-        }
-        self.evaluate(last.clone(), Some(&frame))
+fn apply_map_once(session: &mut RpcSession, input: Value, mapper: &MapFunction) -> PromiseOutcome {
+    let Some((last, first)) = mapper.instructions.split_last() else {
+        return Err(RpcError::new("Error", "Invalid empty mapper function."));
+    };
+    mapper.budget.spend_steps(mapper.instructions.len())?;
+    // What the instructions become, the references to captures and variables included.
+    let copies = mapper.instruction_bytes + mapper.captures.len() * size_of::<ObjectRef>();
+    mapper.budget.spend_bytes(copies)?;
+    let mut frame = MapFrame {
+        captures: mapper.captures.clone(),
+        variables: vec![ObjectRef::Promise(settled_cell(session, input)?)],
+        budget: mapper.budget.clone(),
+    };
+    for instruction in first {
+        let value = evaluate(session, instruction.clone(), Some(&frame))?;
+        frame.variables.push(ObjectRef::Promise(settled_cell(session, value)?));
     }
+    evaluate(session, last.clone(), Some(&frame))
 }

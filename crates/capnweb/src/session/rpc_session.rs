@@ -6,17 +6,21 @@ use std::task::Waker;
 use std::time::Duration;
 
 use super::command_queue::{CommandQueue, QueuedCommand};
+use super::expr_evaluation::check_export_limit;
+use super::incoming_message::handle_message;
 use super::memory_account::{MemoryAccount, MemoryCharge};
 use super::object_ref::{Member, ObjectRef, RemoteRef, RpcTarget};
-use super::outgoing::OutgoingQueue;
-use super::promise_cell::{PromiseCell, PromiseOutcome, WeakPromiseCell};
+use super::outgoing::{OutgoingQueue, queue_message};
+use super::promise_cell::{PromiseCell, WeakPromiseCell};
 use super::promise_settling;
+use super::promise_settling::{add_waiter, run_work};
 use super::session_event::{CallId, IncomingCall, SessionEvent};
-use super::session_limits::Options;
+use super::session_limits::SessionOptions;
 use super::session_tables::{ExportEntry, OwedOutcome, SessionTables};
 use super::stream_pipe::{StreamConsumer, StreamPipe, WeakStreamPipe};
 use super::stub::{MainGuard, Stub};
-use super::work_queue::{PromiseWaiter, WorkItem, disconnected_error};
+use super::value_export::send_outcome;
+use super::work_queue::{WorkItem, disconnected_error};
 use crate::error::{CallFailure, RpcError};
 use crate::id_hash::IdMap;
 use crate::value::Value;
@@ -24,7 +28,7 @@ use crate::wire::{DecodeError, Expr, WireLimits, WireMessage};
 
 /// One end of a session.
 pub struct RpcSession {
-    pub(super) options: Options,
+    pub(super) options: SessionOptions,
     pub(super) mailbox: Arc<CommandQueue>,
     /// What is held for the peer.
     pub(super) account: MemoryAccount,
@@ -59,7 +63,7 @@ pub(super) struct SessionActivity {
 
 impl RpcSession {
     /// Starts a session that offers `main` to the peer.
-    pub fn new(main: Option<Arc<dyn RpcTarget>>, options: Options) -> Self {
+    pub fn new(main: Option<Arc<dyn RpcTarget>>, options: SessionOptions) -> Self {
         let mut tables = SessionTables::default();
         let main = match main {
             Some(main) => ObjectRef::Target(main),
@@ -99,7 +103,7 @@ impl RpcSession {
         }
         let decoded = WireMessage::decode(text, &self.options.limits.wire);
         let handled = match decoded {
-            Ok(message) => self.handle_message(message),
+            Ok(message) => handle_message(self, message),
             Err(error) => Err(decode_error_for_peer(&error)),
         };
         match handled {
@@ -112,7 +116,7 @@ impl RpcSession {
     pub fn advance(&mut self) {
         loop {
             while let Some(work) = self.work.pop_front() {
-                self.run_work(work);
+                run_work(self, work);
             }
             let commands = self.mailbox.take();
             if commands.is_empty() {
@@ -166,7 +170,7 @@ impl RpcSession {
     /// Rejects everything that the peer still waits for.
     pub fn reject_pulls(&mut self, reason: &RpcError) {
         for id in self.tables.owed_exports() {
-            self.send_outcome(id, Err(reason.clone()));
+            send_outcome(self, id, Err(reason.clone()));
         }
     }
 
@@ -208,7 +212,7 @@ impl RpcSession {
         }
         // The reason may hold no capabilities, and this one is the last thing sent.
         let plain = Expr::Error(Box::new(super::value_export::plain_error(reason)));
-        self.queue_message(&WireMessage::Abort(plain)).ok();
+        queue_message(self, &WireMessage::Abort(plain)).ok();
         self.close(reason);
     }
 
@@ -249,105 +253,11 @@ impl RpcSession {
         self.outgoing.events.push_back(SessionEvent::Closed(reason.clone()));
     }
 
-    fn handle_message(&mut self, message: WireMessage) -> Result<(), RpcError> {
-        match message {
-            WireMessage::Push(expr) => self.handle_push(expr).map(|_| ()),
-            WireMessage::Stream(expr) => {
-                let id = self.handle_push(expr)?;
-                if let Some(export) = self.tables.exports.get_mut(&id) {
-                    export.once = true;
-                }
-                self.handle_pull(id)
-            }
-            WireMessage::Pipe => self.open_pipe(),
-            WireMessage::Pull(id) => self.handle_pull(id),
-            WireMessage::Resolve(id, expr) => {
-                let value = self.evaluate(expr, None)?;
-                self.handle_resolved(id, Ok(value));
-                Ok(())
-            }
-            WireMessage::Reject(id, expr) => {
-                let reason = self.evaluate(expr, None)?;
-                self.handle_resolved(id, Err(RpcError::from_reason(reason)));
-                Ok(())
-            }
-            WireMessage::Release(id, count) => {
-                self.tables.release(id, count)?;
-                Ok(())
-            }
-            WireMessage::Abort(expr) => {
-                let reason = self.evaluate(expr, None)?;
-                // It is copied to everything that waits.
-                self.close(&RpcError::from_reason(reason).truncated());
-                Ok(())
-            }
-        }
-    }
-
-    fn handle_push(&mut self, expr: Expr) -> Result<i64, RpcError> {
-        self.check_export_limit()?;
-        let value = self.evaluate(expr, None)?;
-        // A pushed `import` is what it leads to; only inside a value it stays a stub.
-        let cell = if let Value::Stub(Stub { reference: ObjectRef::Promise(cell), .. }) = value {
-            cell
-        } else {
-            self.settled_cell(value)?
-        };
-        Ok(self.tables.add_pushed(ExportEntry::new(ObjectRef::Promise(cell))))
-    }
-
-    fn handle_pull(&mut self, id: i64) -> Result<(), RpcError> {
-        let Some(export) = self.tables.exports.get(&id) else {
-            return Err(RpcError::new("Error", format!("no such export ID: {id}")));
-        };
-        if export.pulled {
-            return Ok(());
-        }
-        let hook = export.hook.clone();
-        if self.tables.owed_count(OwedOutcome::Pull) >= self.options.limits.pending_pulls {
-            return Err(limit_error("too many results are waited for"));
-        }
-        self.tables.mark_owed(id, OwedOutcome::Pull);
-        match hook {
-            ObjectRef::Promise(cell) => self.add_waiter(&cell, PromiseWaiter::Resolve(id)),
-            ObjectRef::Writable(_) => {
-                let error = RpcError::new("Error", "Cannot pull a WritableStream stub");
-                self.work.push_back(WorkItem::Run(
-                    PromiseWaiter::Resolve(id),
-                    PromiseCell::already_settled(Err(error)),
-                ));
-            }
-            hook @ (ObjectRef::Target(_)
-            | ObjectRef::Method(..)
-            | ObjectRef::Remote(_)
-            | ObjectRef::Foreign(_)) => {
-                let value = Value::Stub(Stub::from_ref(hook, Some(&self.mailbox)));
-                self.work.push_back(WorkItem::Run(
-                    PromiseWaiter::Resolve(id),
-                    PromiseCell::already_settled(Ok(value)),
-                ));
-            }
-        }
-        Ok(())
-    }
-
-    /// The peer settled an import of ours, or answered a chunk.
-    fn handle_resolved(&mut self, id: i64, outcome: PromiseOutcome) {
-        if let Some(unanswered) = self.tables.unacked.remove(&id) {
-            self.chunk_answered(unanswered, outcome.err());
-            return;
-        }
-        let cell = self.tables.imports.get(&id).and_then(|import| import.cell.as_ref());
-        if let Some(cell) = cell.and_then(WeakPromiseCell::upgrade) {
-            self.work.push_back(WorkItem::Settle(cell, outcome));
-        }
-    }
-
     fn run_command(&mut self, command: QueuedCommand) {
         match command {
             QueuedCommand::Release(id) => self.release_import(id),
             QueuedCommand::Access(access) => self.work.push_back(WorkItem::Access(access)),
-            QueuedCommand::Wait(cell, waiter) => self.add_waiter(&cell, waiter),
+            QueuedCommand::Wait(cell, waiter) => add_waiter(self, &cell, waiter),
             QueuedCommand::Settle(cell, outcome) => {
                 self.work.push_back(WorkItem::Settle(cell, outcome))
             }
@@ -366,7 +276,7 @@ impl RpcSession {
             return;
         }
         if let Some(import) = self.tables.imports.remove(&id) {
-            self.queue_message(&WireMessage::Release(id, import.introductions)).ok();
+            queue_message(self, &WireMessage::Release(id, import.introductions)).ok();
         }
     }
 
@@ -413,8 +323,8 @@ impl RpcSession {
     }
 
     /// Makes a stream for the peer to write to; it is remembered like a promise.
-    fn open_pipe(&mut self) -> Result<(), RpcError> {
-        self.check_export_limit()?;
+    pub(super) fn open_pipe(&mut self) -> Result<(), RpcError> {
+        check_export_limit(self)?;
         let pipes = &mut self.activity.pipes;
         let most = self.options.limits.streams;
         if pipes.len() == pipes.capacity() || pipes.len() >= most {
@@ -438,17 +348,17 @@ impl RpcSession {
             CallFailure::Internal(error) => {
                 self.outgoing.incidents += 1;
                 let id = format!("{}{}", self.options.incident_prefix, self.outgoing.incidents);
-                let told = RpcError::with_code("internal", "internal error");
-                let told = told.with_prop("incident", Value::String(id.clone()));
+                let reported = RpcError::with_code("internal", "internal error");
+                let reported = reported.with_prop("incident", Value::String(id.clone()));
                 self.outgoing.events.push_back(SessionEvent::Incident { id, error });
-                told
+                reported
             }
         }
     }
 }
 
 impl Drop for RpcSession {
-    /// Whoever still waits for something is told that it will not come.
+    /// Everything that still waits is rejected.
     fn drop(&mut self) {
         self.close(&disconnected_error());
     }
@@ -464,8 +374,8 @@ fn decode_error_for_peer(error: &DecodeError) -> RpcError {
         | DecodeError::TooDeep(_)
         | DecodeError::TooManyDigits(_) => "Error",
     };
-    let told = RpcError::new(class, error.to_string());
-    told.with_prop("code", Value::String("protocol".to_owned()))
+    let reported = RpcError::new(class, error.to_string());
+    reported.with_prop("code", Value::String("protocol".to_owned()))
 }
 
 /// The peer went beyond a limit.

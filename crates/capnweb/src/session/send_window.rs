@@ -1,6 +1,6 @@
 //! How far a stream may run ahead of the peer's answers: what the connection holds, as npm reckons.
 //!
-//! Local policy: nothing of it is on the wire. Reads no clock; whoever owns the session tells the time.
+//! Local policy: nothing of it is on the wire. Reads no clock; the owner of the session passes the time.
 
 use std::time::Duration;
 

@@ -46,9 +46,9 @@ impl fmt::Debug for IncomingCall {
 pub enum SessionEvent {
     /// Start this call; calls are started in the order of their events.
     Call(IncomingCall),
-    /// A method failed in a way the peer must not see; it was told the id only.
+    /// A method failed in a way the peer must not see; it got only the id.
     Incident {
-        /// What the peer was told.
+        /// What the peer got.
         id: String,
         /// What happened.
         error: Box<dyn Error + Send + Sync>,

@@ -80,7 +80,7 @@ impl Default for SessionLimits {
 
 /// How a session is set up.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct SessionOptions {
     /// What the peer may cost.
     pub limits: SessionLimits,
     /// Which forms the peer understands.

@@ -11,9 +11,9 @@ use crate::id_hash::IdMap;
 pub(super) struct ExportEntry {
     pub(super) hook: ObjectRef,
     pub(super) count: u64,
-    /// The peer was told, or will be told, how it settled.
+    /// The peer knows, or will know, how it settled.
     pub(super) pulled: bool,
-    /// What the peer waits for, until it is told.
+    /// What the peer waits for, until it is sent.
     owed: Option<OwedOutcome>,
     /// Released by itself once its outcome is sent: it came as a `stream`.
     pub(super) once: bool,
@@ -132,7 +132,7 @@ impl SessionTables {
         }
     }
 
-    /// Notes that the peer is being told; returns the export if it waits at all.
+    /// Notes that the outcome is being sent; returns the export if the peer waits for it.
     pub(super) fn take_owed(&mut self, id: i64) -> Option<&ExportEntry> {
         let debt = self.exports.get_mut(&id)?.owed.take()?;
         self.count_settled(Some(debt));

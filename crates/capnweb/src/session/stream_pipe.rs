@@ -122,7 +122,7 @@ impl StreamPipe {
         wakers.into_iter().flatten().for_each(Waker::wake);
     }
 
-    /// Wakes whoever waits for room or for a chunk.
+    /// Wakes the tasks that wait for room or for a chunk.
     pub(crate) fn wake(&self) {
         let mut flow = self.lock();
         let wakers = [flow.reader.take(), flow.writer.take()];

@@ -140,7 +140,7 @@ impl PromiseWaiter {
     }
 }
 
-/// What is told when the session is gone without a reason.
+/// The error when the session is gone without a reason.
 pub(crate) fn disconnected_error() -> RpcError {
     RpcError::with_code("disconnected", "the RPC session is over")
 }

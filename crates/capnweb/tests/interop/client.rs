@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use capnweb::app::{Method, Property, function};
 use capnweb::net::{RpcBatch, connect};
-use capnweb::session::{Options, Stub, stream};
+use capnweb::session::{SessionOptions, Stub, stream};
 use capnweb::value::Value;
 use capnweb::wire::PeerVersion;
 
@@ -17,8 +17,8 @@ const NAME: Property<String> = Property::new("name");
 const NAME_OF: Method<(f64,), String> = Method::new("name");
 const INCREMENT_COUNTER: Method<(Stub, Option<f64>), f64> = Method::new("incrementCounter");
 
-fn options(profile: PeerVersion) -> Options {
-    Options { profile, ..Options::default() }
+fn options(profile: PeerVersion) -> SessionOptions {
+    SessionOptions { profile, ..SessionOptions::default() }
 }
 
 async fn batch(server: &NpmServer, profile: PeerVersion) -> TestResult {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capnweb::net::connect;
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 use capnweb::wire::PeerVersion;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio_tungstenite::tungstenite::Message;
@@ -80,7 +80,7 @@ async fn dropping_the_main_stub_closes_like_npm() -> TestResult {
     let listener = listen().await?;
     let url = format!("ws://{}/", listener.local_addr()?);
     let ours = async {
-        let main = connect(&url, None, Options::default()).await?;
+        let main = connect(&url, None, SessionOptions::default()).await?;
         main.call(GREET, ("x",)).await?;
         drop(main);
         TestResult::Ok(())

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::{Context, Waker};
 
 use capnweb::run::SessionRunner;
-use capnweb::session::{Options, RpcTarget};
+use capnweb::session::{RpcTarget, SessionOptions};
 use capnweb::wire::{PeerVersion, WireLimits, WireMessage};
 
 use crate::service;
@@ -30,7 +30,7 @@ pub(crate) fn message(text: &str) -> bool {
 ///
 /// It holds no more than its limits, and nothing after the end. Returns how many lines it took.
 pub(crate) fn session<S: AsRef<str>>(lines: impl IntoIterator<Item = S>) -> usize {
-    let mut options = Options::default();
+    let mut options = SessionOptions::default();
     options.limits.exports = 200;
     options.limits.imports = 200;
     options.limits.pending_pulls = 100;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
 use capnweb::app::{Method, Property, function};
-use capnweb::session::{Options, stream};
+use capnweb::session::{SessionOptions, stream};
 use capnweb::value::Value;
 
 use crate::fixture::SessionPair;
@@ -16,7 +16,7 @@ const NAME_OF: Method<(f64,), String> = Method::new("name");
 
 #[test]
 fn typed_calls_are_pipelined() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let greeting = main.call(GREET, (main.call(USER, ()).get(NAME),));
 
     assert_eq!(pair.wait(greeting).expect("greeted"), "hi ann");
@@ -32,7 +32,7 @@ fn typed_calls_are_pipelined() {
 
 #[test]
 fn object_lives_until_last_stub_is_dropped() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let counter = pair.wait(main.call(MAKE_COUNTER, (10.0,))).expect("made");
     assert_eq!(pair.wait(counter.call(INCREMENT, (Some(5.0),))).expect("counted"), 15.0);
     assert_eq!(pair.wait(counter.get(VALUE)).expect("read"), 15.0);
@@ -45,7 +45,7 @@ fn object_lives_until_last_stub_is_dropped() {
 
 #[test]
 fn ten_thousand_calls_leave_no_table_entries() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     for round in 0..10_000_u32 {
         let counter = main.call(MAKE_COUNTER, (f64::from(round),));
         let counted = counter.call(INCREMENT, (None::<f64>,));
@@ -61,7 +61,7 @@ fn ten_thousand_calls_leave_no_table_entries() {
 
 #[test]
 fn callbacks_run_on_the_side_that_made_them() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let count = Arc::new(AtomicU32::new(0));
     let seen = Arc::clone(&count);
     let callback = function(move |(text,): (String,)| {
@@ -77,14 +77,14 @@ fn callbacks_run_on_the_side_that_made_them() {
 
 #[test]
 fn errors_arrive_with_their_code() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let error = pair.wait(main.call(FAIL_WITH_PROPS, ())).expect_err("fails");
     assert_eq!((error.name.as_str(), error.code()), ("RangeError", Some("E_RANGE")));
 }
 
 #[test]
 fn returned_stub_is_the_original_object() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let counter = pair.wait(main.call(MAKE_COUNTER, (1.0,))).expect("made");
     let increment = Method::<(capnweb::session::Stub, Option<f64>), f64>::new("incrementCounter");
     let counted = main.call(increment, (counter.clone(), Some(2.0)));
@@ -94,7 +94,7 @@ fn returned_stub_is_the_original_object() {
 
 #[test]
 fn map_runs_at_its_input() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let names = pair
         .wait(main.call(IDS, ()).map::<String, _>(|id| main.call(NAME_OF, (id,))))
         .expect("mapped");
@@ -104,7 +104,7 @@ fn map_runs_at_its_input() {
 
 #[test]
 fn streams_flow_both_ways() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let (mut writable, readable) = stream();
     let consumed = main.call(CONSUME, (readable,)).into_future();
     for number in 0..40 {
@@ -131,7 +131,7 @@ fn streams_flow_both_ways() {
 
 #[test]
 fn slow_reader_applies_backpressure() {
-    let mut options = Options::default();
+    let mut options = SessionOptions::default();
     options.limits.stream_window = 1_000;
     let (mut pair, main) = SessionPair::new(options);
     let (writable, readable) = stream();
@@ -150,7 +150,7 @@ fn slow_reader_applies_backpressure() {
 
 #[test]
 fn dropping_the_main_stub_fails_pending_calls() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let waiting = main.call(Method::<(), ()>::new("never"), ()).into_future();
     pair.exchange();
     drop(main);
@@ -160,17 +160,17 @@ fn dropping_the_main_stub_fails_pending_calls() {
 
 #[test]
 fn dropping_the_session_fails_pending_calls() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let waiting = main.call(Method::<(), ()>::new("never"), ()).into_future();
     pair.exchange();
-    let other = std::mem::replace(&mut pair, SessionPair::new(Options::default()).0);
+    let other = std::mem::replace(&mut pair, SessionPair::new(SessionOptions::default()).0);
     drop(other);
     assert_eq!(pair.wait(waiting).expect_err("dropped").code(), Some("disconnected"));
 }
 
 #[test]
 fn disconnect_fails_pending_calls_and_disposes_exports() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let counter = pair.wait(main.call(MAKE_COUNTER, (1.0,))).expect("made");
     let waiting = main.call(Method::<(), ()>::new("never"), ()).into_future();
     pair.exchange();
@@ -186,7 +186,7 @@ fn disconnect_fails_pending_calls_and_disposes_exports() {
 
 #[test]
 fn values_round_trip() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let value = Value::object([
         ("u", Value::Undefined),
         ("n", Value::Null),
@@ -203,8 +203,8 @@ fn values_round_trip() {
 
 #[test]
 fn stub_can_be_called_through_another_session() {
-    let (mut far, far_main) = SessionPair::new(Options::default());
-    let (mut near, near_main) = SessionPair::new(Options::default());
+    let (mut far, far_main) = SessionPair::new(SessionOptions::default());
+    let (mut near, near_main) = SessionPair::new(SessionOptions::default());
     let counter = far.wait(far_main.call(service::MAKE_COUNTER, (5.0,))).expect("made");
     let increment = Method::<(capnweb::session::Stub, Option<f64>), f64>::new("incrementCounter");
     let mut counted = std::pin::pin!(near_main.call(increment, (counter, Some(1.0))).into_future());

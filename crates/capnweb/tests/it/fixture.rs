@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 
 use capnweb::run::SessionRunner;
-use capnweb::session::{Options, RpcTarget, Stub};
+use capnweb::session::{RpcTarget, SessionOptions, Stub};
 
 use crate::service;
 
@@ -17,7 +17,7 @@ pub(crate) struct RawPeer {
 
 impl RawPeer {
     /// A server that offers the service.
-    pub(crate) fn server(options: Options) -> Self {
+    pub(crate) fn server(options: SessionOptions) -> Self {
         let main: Arc<dyn RpcTarget> = Arc::new(service::main_object());
         let runner = SessionRunner::new(Some(main), options);
         Self { runner }
@@ -51,7 +51,7 @@ pub(crate) struct SessionPair {
 }
 
 impl SessionPair {
-    pub(crate) fn new(options: Options) -> (Self, Stub) {
+    pub(crate) fn new(options: SessionOptions) -> (Self, Stub) {
         let mut client = RawPeer { runner: SessionRunner::new(None, options.clone()) };
         let main = client.runner.main();
         let server = RawPeer::server(options);

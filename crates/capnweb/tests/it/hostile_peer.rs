@@ -2,13 +2,13 @@
 
 use std::time::Duration;
 
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 use capnweb::wire::PeerVersion;
 
 use crate::fixture::RawPeer;
 
-fn server_with_limits(change: impl FnOnce(&mut Options)) -> RawPeer {
-    let mut options = Options::default();
+fn server_with_limits(change: impl FnOnce(&mut SessionOptions)) -> RawPeer {
+    let mut options = SessionOptions::default();
     change(&mut options);
     RawPeer::server(options)
 }
@@ -24,7 +24,7 @@ fn abort_of(server: &mut RawPeer, line: &str) -> String {
 }
 
 fn aborts(line: &str) -> String {
-    abort_of(&mut RawPeer::server(Options::default()), line)
+    abort_of(&mut RawPeer::server(SessionOptions::default()), line)
 }
 
 #[test]
@@ -40,10 +40,10 @@ fn unknown_reference_aborts_the_session() {
 
 #[test]
 fn released_id_stays_invalid() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&[r#"["push",1]"#, r#"["release",1,1]"#]);
     abort_of(&mut server, r#"["pull",1]"#);
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&[r#"["release",0,1]"#]);
     abort_of(&mut server, r#"["push",["pipeline",0,["greet"],["x"]]]"#);
 }
@@ -66,7 +66,7 @@ fn invalid_message_aborts_the_session() {
 
 #[test]
 fn pipe_can_be_read_only_once() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&[r#"["pipe"]"#, r#"["push",["readable",1]]"#]);
     let abort = abort_of(&mut server, r#"["push",["readable",1]]"#);
     assert!(abort.contains("already consumed"), "{abort}");
@@ -74,14 +74,14 @@ fn pipe_can_be_read_only_once() {
 
 #[test]
 fn unsolicited_resolve_is_ignored_and_releases_its_objects() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server.say(&[r#"["resolve",77,["export",-1]]"#, r#"["reject",78,1]"#]);
     assert_eq!(said, [r#"["release",-1,1]"#]);
 }
 
 #[test]
 fn inherited_names_are_dropped_and_objects_released() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let mut said = server.say(&[
         r#"["push",["pipeline",0,["echo"],[{"__proto__":["export",-1],"toJSON":["export",-2],"a":1}]]]"#,
         r#"["pull",1]"#,
@@ -93,14 +93,14 @@ fn inherited_names_are_dropped_and_objects_released() {
 
 #[test]
 fn repeated_introduction_is_counted() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server.say(&[r#"["resolve",77,[[["export",-1],["export",-1]]]]"#]);
     assert_eq!(said, [r#"["release",-1,2]"#]);
 }
 
 #[test]
 fn promise_reusing_an_id_fails_alone() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said =
         server.say(&[r#"["push",["promise",-1]]"#, r#"["push",["promise",-1]]"#, r#"["pull",2]"#]);
     assert!(said[0].starts_with(r#"["reject",2,"#), "{said:?}");
@@ -108,7 +108,7 @@ fn promise_reusing_an_id_fails_alone() {
 
 #[test]
 fn self_resolving_promise_fails() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server.say(&[
         r#"["push",["promise",-1]]"#,
         r#"["pull",1]"#,
@@ -119,7 +119,7 @@ fn self_resolving_promise_fails() {
 
 #[test]
 fn promise_cycle_does_not_hang_the_session() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&[
         r#"["push",["promise",-1]]"#,
         r#"["push",["promise",-2]]"#,
@@ -133,7 +133,7 @@ fn promise_cycle_does_not_hang_the_session() {
 
 #[test]
 fn exponentially_growing_arguments_are_limited() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&[r#"["push",[["x","x","x","x","x","x","x","x","x","x"]]]"#]);
     for id in 1..12 {
         let ten = vec![format!("[\"pipeline\",{id}]"); 10].join(",");
@@ -146,7 +146,7 @@ fn exponentially_growing_arguments_are_limited() {
 
 #[test]
 fn exponentially_growing_results_are_limited() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&[r#"["push",[["x","x","x","x","x","x","x","x","x","x"]]]"#]);
     for id in 1..12 {
         let ten = vec![format!("[\"pipeline\",{id}]"); 10].join(",");
@@ -275,7 +275,7 @@ fn session_age_is_limited() {
 
 #[test]
 fn batch_waiting_for_its_sender_fails_immediately() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&[
         r#"["push",["promise",-9]]"#,
         r#"["pull",1]"#,
@@ -312,7 +312,7 @@ fn v0_4_peer_gets_an_error_instead_of_unknown_forms() {
 
 #[test]
 fn peer_abort_ends_the_session() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server.say(&[r#"["abort",["error","Error","enough"]]"#, r#"["pull",0]"#]);
     assert!(said.is_empty());
     assert_eq!(server.runner.close_reason().map(|error| error.message.as_str()), Some("enough"));

@@ -1,11 +1,11 @@
 //! Bytes that a session holds: counted, bounded and given back.
 
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 
 use crate::fixture::RawPeer;
 
-fn server_with_limits(change: impl FnOnce(&mut Options)) -> RawPeer {
-    let mut options = Options::default();
+fn server_with_limits(change: impl FnOnce(&mut SessionOptions)) -> RawPeer {
+    let mut options = SessionOptions::default();
     change(&mut options);
     RawPeer::server(options)
 }
@@ -64,7 +64,7 @@ fn substituted_bytes_have_a_limit() {
 
 #[test]
 fn held_bytes_return_to_zero_when_everything_is_released() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let text = "x".repeat(10_000);
     let lines = [
         format!("[\"push\",\"{text}\"]"),
@@ -134,7 +134,7 @@ fn values_of_one_message_have_a_limit() {
 
 #[test]
 fn long_path_through_a_reference_cycle_is_limited() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let fields: Vec<_> = (0..10_000).map(|field| format!("\"f{field}\":0")).collect();
     let fields = fields.join(",");
     server.say(&[
@@ -157,7 +157,7 @@ fn long_path_through_a_reference_cycle_is_limited() {
 
 #[test]
 fn nested_promises_among_many_values_are_limited() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     server.say(&["[\"push\",[[1]]]"]);
     for id in 1..=200 {
         server.say(&[&format!("[\"push\",[[[\"pipeline\",{id}]]]]")]);

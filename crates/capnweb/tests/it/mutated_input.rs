@@ -4,7 +4,7 @@ use std::path::Path;
 
 use crate::check;
 
-/// A small generator of our own: the same texts on every machine, for ever.
+/// A small generator of our own: the same texts on every machine, always.
 struct MutantRng(u64);
 
 impl MutantRng {

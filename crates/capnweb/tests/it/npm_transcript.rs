@@ -1,11 +1,11 @@
 //! What the npm package was seen to say, said to us.
 
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 
 use crate::fixture::RawPeer;
 
 fn answers(lines: &[&str]) -> Vec<String> {
-    let mut answers = RawPeer::server(Options::default()).say(lines);
+    let mut answers = RawPeer::server(SessionOptions::default()).say(lines);
     answers.sort();
     answers
 }
@@ -25,7 +25,7 @@ fn pipelined_calls_need_no_intermediate_pull() {
 
 #[test]
 fn callback_is_called_and_released() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server
         .say(&[r#"["push",["pipeline",0,["withCallback"],[["export",-1]]]]"#, r#"["pull",1]"#]);
     assert_eq!(said, [r#"["push",["pipeline",-1,[],["tick"]]]"#, r#"["pull",1]"#]);
@@ -116,7 +116,7 @@ fn pushed_import_resolves_to_its_target() {
 
 #[test]
 fn each_export_of_an_object_gets_its_own_id() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server.say(&[r#"["push",["pipeline",0,["twice"],[1]]]"#, r#"["pull",1]"#]);
     assert_eq!(said, [r#"["resolve",1,[[["export",-1],["export",-2]]]]"#]);
     let said = server.say(&[
@@ -167,7 +167,7 @@ fn map_of_null_is_null_and_empty_function_is_rejected() {
 
 #[test]
 fn call_waiting_for_an_argument_is_overtaken() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server.say(&[
         r#"["push",["pipeline",0,["makeCounter"],[0]]]"#,
         r#"["push",["pipeline",1,["increment"],[["promise",-1]]]]"#,
@@ -182,7 +182,7 @@ fn call_waiting_for_an_argument_is_overtaken() {
 
 #[test]
 fn peer_stream_is_read_and_acknowledged_per_chunk() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let mut said = server.say(&[
         r#"["pipe"]"#,
         r#"["push",["pipeline",0,["consume"],[["readable",1]]]]"#,
@@ -204,7 +204,7 @@ fn peer_stream_is_read_and_acknowledged_per_chunk() {
 
 #[test]
 fn local_stream_is_sent_and_released() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said = server.say(&[r#"["push",["pipeline",0,["readable"],[]]]"#, r#"["pull",1]"#]);
     let expected = [
         r#"["pipe"]"#,
@@ -224,7 +224,7 @@ fn local_stream_is_sent_and_released() {
 
 #[test]
 fn peer_writable_stream_is_written() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let said =
         server.say(&[r#"["push",["pipeline",0,["writeTo"],[["writable",-1]]]]"#, r#"["pull",1]"#]);
     let expected = [
@@ -244,7 +244,7 @@ fn peer_writable_stream_is_written() {
 
 #[test]
 fn blob_is_complete_before_delivery() {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let mut said = server.say(&[
         r#"["pipe"]"#,
         r#"["push",["pipeline",0,["echoBlob"],[["blob","text/plain",["readable",1]]]]]"#,
@@ -267,11 +267,11 @@ fn blob_is_complete_before_delivery() {
 
 #[test]
 fn internal_failure_reveals_only_an_incident_id() {
-    let options = Options { incident_prefix: "s1-".to_owned(), ..Options::default() };
+    let options = SessionOptions { incident_prefix: "s1-".to_owned(), ..SessionOptions::default() };
     let mut server = RawPeer::server(options);
     let said = server.say(&[r#"["push",["pipeline",0,["leak"],[]]]"#, r#"["pull",1]"#]);
-    let told = r#"["reject",1,["error","Error","internal error",null,{"code":"internal","incident":"s1-1"}]]"#;
-    assert_eq!(said, [told]);
+    let reported = r#"["reject",1,["error","Error","internal error",null,{"code":"internal","incident":"s1-1"}]]"#;
+    assert_eq!(said, [reported]);
     let incidents = server.runner.take_incidents();
     assert_eq!(incidents[0].id, "s1-1");
     assert_eq!(incidents[0].error.to_string(), "password=hunter2");

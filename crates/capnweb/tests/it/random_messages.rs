@@ -1,6 +1,6 @@
 //! Sessions that are spoken to at random: nothing panics, nothing is left behind.
 
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 
 use crate::fixture::RawPeer;
 
@@ -95,7 +95,7 @@ impl MessageRng {
 
 /// A session in which the first ids mean something.
 fn session_with_exports() -> RawPeer {
-    let mut server = RawPeer::server(Options::default());
+    let mut server = RawPeer::server(SessionOptions::default());
     let call = |method: &str| format!("[\"push\",[\"pipeline\",0,[\"{method}\"],[5]]]");
     for method in ["echo", "makeCounter", "twice", "never", "echo"] {
         server.say(&[&call(method)]);

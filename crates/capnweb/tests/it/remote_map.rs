@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use capnweb::app::{Interface, Method, Property, function};
-use capnweb::session::{Options, Promise, Stub, stream};
+use capnweb::session::{Promise, SessionOptions, Stub, stream};
 use capnweb::value::Value;
 
 use crate::fixture::SessionPair;
@@ -18,7 +18,7 @@ fn object(fields: [(&str, Promise); 2]) -> Value {
 
 #[test]
 fn recorded_function_is_encoded_like_npm() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let mapped = main.call(IDS, ()).into_promise().map(|id| {
         let name = main.call_path(&["name"], vec![Value::Promise(id.clone())]);
         object([("i", id), ("n", name)])
@@ -35,7 +35,7 @@ fn recorded_function_is_encoded_like_npm() {
 
 #[test]
 fn nested_functions_capture_outer_variables() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let user = main.call(USER, ());
     let ids = Property::<Vec<f64>>::new("ids");
     let nested = main.call(IDS, ()).map::<Vec<f64>, _>(|outer| {
@@ -49,7 +49,7 @@ fn nested_functions_capture_outer_variables() {
 
 #[test]
 fn function_may_capture_local_objects() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let ours = function(|(number,): (f64,)| async move { Ok(number * 10.0) });
     let mapped = main.call(IDS, ()).map::<f64, _>(|id| ours.invoke::<(f64,), f64>((id,)));
     assert_eq!(pair.wait(mapped).expect("mapped"), [10.0, 20.0, 30.0]);
@@ -57,7 +57,7 @@ fn function_may_capture_local_objects() {
 
 #[test]
 fn settled_value_is_mapped_locally() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let ids = main.call(IDS, ());
     pair.wait(ids.clone()).expect("arrived");
     pair.log.clear();
@@ -68,7 +68,7 @@ fn settled_value_is_mapped_locally() {
 
 #[test]
 fn map_keeps_null_and_maps_single_values() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let wrap = |element: Promise| Value::Array(vec![Value::Promise(element)]);
     let null = pair.wait(main.call(ECHO, (Value::Null,)).into_promise().map(wrap));
     assert!(matches!(null, Ok(Value::Null)), "{null:?}");
@@ -78,7 +78,7 @@ fn map_keeps_null_and_maps_single_values() {
 
 #[test]
 fn unsendable_value_in_a_function_fails_only_the_map() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let (_writable, readable) = stream();
     let mapped = main.call(IDS, ()).into_promise().map(|_| Value::Readable(readable));
     let error = pair.wait(mapped).expect_err("refused");
@@ -88,7 +88,7 @@ fn unsendable_value_in_a_function_fails_only_the_map() {
 
 #[test]
 fn dispose_inside_a_recorded_function_may_call_others() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let (_writable, readable) = stream();
     let caller = main.clone();
     let interface = Interface::<()>::new().on_dispose(move |()| drop(caller.call(IDS, ())));
@@ -103,7 +103,7 @@ fn dispose_inside_a_recorded_function_may_call_others() {
 
 #[test]
 fn placeholder_outside_its_function_is_an_error() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let mut kept = None;
     let mapped = main.call(IDS, ()).into_promise().map(|id| {
         kept = Some(id.clone());
@@ -116,7 +116,7 @@ fn placeholder_outside_its_function_is_an_error() {
 
 #[test]
 fn panicking_function_leaves_no_recorder() {
-    let (mut pair, main) = SessionPair::new(Options::default());
+    let (mut pair, main) = SessionPair::new(SessionOptions::default());
     let ids = main.call(IDS, ()).into_promise();
     let body = std::panic::AssertUnwindSafe(|| ids.map(|_| panic!("a bug of the application")));
     assert!(std::panic::catch_unwind(body).is_err());

@@ -9,7 +9,7 @@ use capnweb::app::{Interface, Method};
 use capnweb::net::{
     ConnectError, RpcBatch, RpcServer, ServerOptions, connect, connect_over, router,
 };
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -97,11 +97,11 @@ async fn peer_that_answers_no_ping_is_disconnected() -> TestResult {
          Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     );
     stream.write_all(request.as_bytes()).await?;
-    let mut heard = Vec::new();
+    let mut received = Vec::new();
     // Ends when the server closes, which it does although nothing was wrong but the silence.
-    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut heard)).await??;
-    let frames = heard.windows(4).position(|end| end == b"\r\n\r\n").ok_or("no answer")? + 4;
-    assert_eq!(heard[frames..frames + 4], [0x89, 0, 0x89, 0], "two pings");
+    tokio::time::timeout(TEST_TIMEOUT, stream.read_to_end(&mut received)).await??;
+    let frames = received.windows(4).position(|end| end == b"\r\n\r\n").ok_or("no answer")? + 4;
+    assert_eq!(received[frames..frames + 4], [0x89, 0, 0x89, 0], "two pings");
     Ok(())
 }
 
@@ -118,19 +118,19 @@ async fn a_binary_frame_ends_the_session() -> TestResult {
 #[tokio::test]
 async fn oversized_batch_is_rejected() -> TestResult {
     let address = serve(|options| options.session.limits.batch_bytes = 10).await?;
-    let batch = RpcBatch::new(Options::default());
+    let batch = RpcBatch::new(SessionOptions::default());
     let greeting = batch.main().call(GREET, ("a long name",)).into_future();
     let refused = batch.send(&format!("http://{address}")).await;
     assert!(matches!(refused, Err(ConnectError::Status(status)) if status.as_u16() == 413));
-    let told = greeting.await.expect_err("refused");
-    assert_eq!(told.message, "RPC request failed: 413 Payload Too Large");
+    let reported = greeting.await.expect_err("refused");
+    assert_eq!(reported.message, "RPC request failed: 413 Payload Too Large");
     Ok(())
 }
 
 #[tokio::test]
 async fn oversized_batch_response_is_rejected() -> TestResult {
     let address = serve(|_| {}).await?;
-    let mut options = Options::default();
+    let mut options = SessionOptions::default();
     options.limits.batch_bytes = 1_000;
     let batch = RpcBatch::new(options);
     let greeting = batch.main().call(GREET, (" ".repeat(2_000),)).into_future();
@@ -173,15 +173,15 @@ async fn unpulled_call_finishes_after_the_response() -> TestResult {
 
 #[tokio::test]
 async fn tls_address_is_refused_before_sending() -> TestResult {
-    let refused = connect("wss://127.0.0.1:1/", None, Options::default()).await;
+    let refused = connect("wss://127.0.0.1:1/", None, SessionOptions::default()).await;
     assert!(matches!(&refused, Err(ConnectError::Tls(url)) if url == "wss://127.0.0.1:1/"));
-    let batch = RpcBatch::new(Options::default());
+    let batch = RpcBatch::new(SessionOptions::default());
     let greeting = batch.main().call(GREET, ("ann",)).into_future();
     let refused = batch.send("https://127.0.0.1:1/").await;
     assert!(matches!(refused, Err(ConnectError::Tls(_))));
     assert!(greeting.await.is_err());
     for wrong in ["127.0.0.1:1", "ftp://127.0.0.1/", "http://127.0.0.1:1/", "ws:///"] {
-        let refused = connect(wrong, None, Options::default()).await;
+        let refused = connect(wrong, None, SessionOptions::default()).await;
         assert!(matches!(refused, Err(ConnectError::Address(_))), "{wrong} was {refused:?}");
     }
     Ok(())
@@ -193,10 +193,11 @@ async fn custom_stream_carries_sessions_and_batches() -> TestResult {
     let host = address.trim_end_matches('/').to_owned();
     let stream = TcpStream::connect(&host).await?;
     // As if the stream had TLS: the scheme is the application's business then.
-    let main = connect_over(stream, &format!("wss://{address}"), None, Options::default()).await?;
+    let main =
+        connect_over(stream, &format!("wss://{address}"), None, SessionOptions::default()).await?;
     assert_eq!(main.call(GREET, ("ann",)).await?, "hi ann");
 
-    let batch = RpcBatch::new(Options::default());
+    let batch = RpcBatch::new(SessionOptions::default());
     let greeting = batch.main().call(GREET, ("bob",)).into_future();
     let stream = TcpStream::connect(&host).await?;
     batch.send_over(stream, &format!("https://{address}")).await?;
@@ -209,7 +210,7 @@ async fn custom_stream_carries_sessions_and_batches() -> TestResult {
 async fn server_stats_count_held_objects_until_released() -> TestResult {
     let server = RpcServer::new(service::main_object, ServerOptions::default());
     let address = serve_with(server.clone()).await?;
-    let main = connect(&format!("ws://{address}"), None, Options::default()).await?;
+    let main = connect(&format!("ws://{address}"), None, SessionOptions::default()).await?;
     let settles = async |exports: usize| {
         let settled = async {
             while server.stats().exports != exports {

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use capnweb::net::{RpcServer, ServerOptions, connect};
-use capnweb::session::Options;
+use capnweb::session::SessionOptions;
 use futures_util::{SinkExt as _, StreamExt as _};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpSocket};
@@ -80,7 +80,7 @@ async fn server_closes_invalid_frames_with_their_codes() -> TestResult {
 #[tokio::test(flavor = "multi_thread")]
 async fn client_reports_that_the_server_refused_a_too_large_message() -> TestResult {
     let address = serve(|options| options.session.limits.wire.message_bytes = 1_000).await?;
-    let main = connect(&format!("ws://{address}"), None, Options::default()).await?;
+    let main = connect(&format!("ws://{address}"), None, SessionOptions::default()).await?;
     let refused = main.call(GREET, ("x".repeat(5_000_000),)).into_future();
     let error = tokio::time::timeout(TEST_TIMEOUT, refused).await?.expect_err("refused");
     assert_eq!(error.code(), Some("message_too_large"));
@@ -111,7 +111,7 @@ async fn client_closes_a_too_large_answer_with_1009_and_reports_it() -> TestResu
         TestResult::Ok((u16::from(closed.code), closed.reason.to_string()))
     };
     let client = async {
-        let mut options = Options::default();
+        let mut options = SessionOptions::default();
         options.limits.wire.message_bytes = 1_000;
         let main = connect(&url, None, options).await?;
         TestResult::Ok(main.call(GREET, ("x",)).await.expect_err("too large"))
@@ -133,7 +133,7 @@ async fn client_bounds_what_waits_for_a_server_that_never_reads() -> TestResult 
         let (stream, _) = listener.accept().await?;
         TestResult::Ok(tokio_tungstenite::accept_async(stream).await?)
     };
-    let mut options = Options::default();
+    let mut options = SessionOptions::default();
     options.limits.outgoing_bytes = 4_000_000;
     let (socket, main) = tokio::join!(server, connect(&url, None, options));
     let (_socket, main) = (socket?, main?);
@@ -233,7 +233,7 @@ async fn slow_but_reading_peer_is_kept() -> TestResult {
 async fn many_large_calls_at_once_do_not_block_each_other() -> TestResult {
     use capnweb::value::Value;
     let address = serve(|_| {}).await?;
-    let main = connect(&format!("ws://{address}"), None, Options::default()).await?;
+    let main = connect(&format!("ws://{address}"), None, SessionOptions::default()).await?;
     let text = Value::String("x".repeat(100_000));
     let calls: Vec<_> = (0..200).map(|_| main.call(ECHO, (text.clone(),)).into_future()).collect();
     for call in calls {

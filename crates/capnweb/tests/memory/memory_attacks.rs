@@ -51,9 +51,9 @@ async fn say(victim: &MeasuredServer, lines: Vec<String>, until: &str) -> TestRe
         }
         String::new()
     };
-    let ((), heard) =
+    let ((), received) =
         tokio::time::timeout(TEST_TIMEOUT, async { tokio::join!(saying, hearing) }).await?;
-    Ok(heard)
+    Ok(received)
 }
 
 fn echo(argument: &str) -> String {
@@ -146,8 +146,8 @@ async fn large_abort_reason_is_not_copied_to_pending_calls() -> TestResult {
 async fn unreleased_pushed_values_are_bounded() -> TestResult {
     let victim = MeasuredServer::start_with_limit(HELD_BYTES_LIMIT)?;
     let push = format!("[\"push\",\"{}\"]", "x".repeat(500_000));
-    let heard = say(&victim, vec![push; 300], "\"limit\"").await?;
-    assert!(heard.contains("\"limit\""), "{heard:.300}");
+    let received = say(&victim, vec![push; 300], "\"limit\"").await?;
+    assert!(received.contains("\"limit\""), "{received:.300}");
     victim.assert_grew_at_most(60)
 }
 
@@ -162,8 +162,8 @@ async fn arguments_of_unfinished_calls_are_bounded() -> TestResult {
             format!("[\"release\",{id},1]"),
         ]
     };
-    let heard = say(&victim, (1..=300).flat_map(never).collect(), "\"limit\"").await?;
-    assert!(heard.contains("\"limit\""), "{heard:.300}");
+    let received = say(&victim, (1..=300).flat_map(never).collect(), "\"limit\"").await?;
+    assert!(received.contains("\"limit\""), "{received:.300}");
     victim.assert_grew_at_most(60)?;
 
     let victim = MeasuredServer::start_with_limit(HELD_BYTES_LIMIT)?;
@@ -184,8 +184,8 @@ async fn unread_chunks_are_bounded() -> TestResult {
     let text = "x".repeat(500_000);
     let mut lines = vec!["[\"pipe\"]".to_owned()];
     lines.extend(vec![format!("[\"stream\",[\"pipeline\",1,[\"write\"],[\"{text}\"]]]"); 300]);
-    let heard = say(&victim, lines, "\"limit\"").await?;
-    assert!(heard.contains("\"limit\""), "{heard:.300}");
+    let received = say(&victim, lines, "\"limit\"").await?;
+    assert!(received.contains("\"limit\""), "{received:.300}");
     victim.assert_grew_at_most(60)
 }
 
@@ -201,8 +201,8 @@ async fn unfinished_blobs_are_bounded() -> TestResult {
             format!("[\"stream\",[\"pipeline\",{pipe},[\"write\"],[[\"bytes\",\"{bytes}\"]]]]"),
         ]
     });
-    let heard = say(&victim, lines.collect(), "\"limit\"").await?;
-    assert!(heard.contains("\"limit\""), "{heard:.300}");
+    let received = say(&victim, lines.collect(), "\"limit\"").await?;
+    assert!(received.contains("\"limit\""), "{received:.300}");
     victim.assert_grew_at_most(60)
 }
 
@@ -220,8 +220,8 @@ async fn unreleased_small_objects_are_bounded() -> TestResult {
     let victim = MeasuredServer::start_with_limit(HELD_BYTES_LIMIT)?;
     // Each line leaves an object and a result behind.
     let push = "[\"push\",[\"pipeline\",0,[\"makeCounter\"],[1]]]".to_owned();
-    let heard = say(&victim, vec![push; 60_000], "\"limit\"").await?;
-    assert!(heard.contains("\"limit\""), "{heard:.300}");
+    let received = say(&victim, vec![push; 60_000], "\"limit\"").await?;
+    assert!(received.contains("\"limit\""), "{received:.300}");
     victim.assert_grew_at_most(80)
 }
 
@@ -230,7 +230,7 @@ async fn unreleased_small_objects_are_bounded() -> TestResult {
 async fn ten_thousand_calls_in_one_batch_are_answered() -> TestResult {
     use crate::service::GREET;
     let victim = MeasuredServer::start()?;
-    let batch = RpcBatch::new(capnweb::session::Options::default());
+    let batch = RpcBatch::new(capnweb::session::SessionOptions::default());
     let greetings: Vec<_> =
         (0..10_000).map(|_| batch.main().call(GREET, ("ann",)).into_future()).collect();
     batch.send(&format!("http://{}/", victim.address)).await?;

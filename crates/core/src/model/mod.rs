@@ -25,7 +25,7 @@ pub use part::{
     ToolPart, ToolState, ToolTime,
 };
 pub use project::{
-    CreatedWorktree, Project, ProjectAlias, ProjectAliasKind, ProjectTime, WorktreeEvent,
+    CreatedWorktree, Project, ProjectAlias, ProjectAliasKind, ProjectTime, WorktreeCreationEvent,
     WorktreeOutcome,
 };
 pub use session::{

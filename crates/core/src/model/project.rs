@@ -88,7 +88,7 @@ pub struct CreatedWorktree {
 
 /// Event for clients: a worktree was created, or its creation failed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct WorktreeEvent {
+pub struct WorktreeCreationEvent {
     /// The directory it is about.
     pub directory: String,
     /// The result.

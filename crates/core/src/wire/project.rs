@@ -4,7 +4,9 @@ use serde::de::DeserializeOwned;
 use serde_json::Value;
 
 use super::parsing::{self, ShapeError};
-use crate::model::{Project, RequestBody, SessionFileDiff, Todo, UserRequest, WorktreeEvent};
+use crate::model::{
+    Project, RequestBody, SessionFileDiff, Todo, UserRequest, WorktreeCreationEvent,
+};
 
 /// What OpenCode shows of a project; all else stays here.
 const PROJECT_FIELDS: [&str; 8] =
@@ -20,7 +22,7 @@ pub fn project_info(project: &Project) -> Value {
 
 /// Returns the properties of `worktree.ready` and `worktree.failed`; the directory is a separate field of the event.
 #[must_use]
-pub fn worktree_info(news: &WorktreeEvent) -> Value {
+pub fn worktree_info(news: &WorktreeCreationEvent) -> Value {
     Value::Object(parsing::to_object(&news.outcome))
 }
 

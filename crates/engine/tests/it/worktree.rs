@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use crate::engine_fixture::ctx;
 use crate::repository_fixture::{RepositoryFixture, git};
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::{PermissionReply, WorktreeEvent};
+use turnstone_core::model::{PermissionReply, WorktreeCreationEvent};
 use turnstone_core::permission::CallerRole;
 use turnstone_core::time::LogCursor;
 use turnstone_core::wire;
@@ -318,7 +318,7 @@ fn worktree_events(place: &RepositoryFixture) -> Vec<(String, serde_json::Value)
     events
         .map(|event| {
             let payload = event.payload.expect("a payload");
-            let news: WorktreeEvent = serde_json::from_value(payload).expect("news");
+            let news: WorktreeCreationEvent = serde_json::from_value(payload).expect("news");
             (event.kind.name().to_owned(), wire::worktree_info(&news))
         })
         .collect()

@@ -52,6 +52,47 @@ pub(crate) struct AgentConfig {
 }
 
 impl AgentConfig {
+    /// All agents: the one that is used by default first, the others by name.
+    pub(crate) fn list(config: &OpenCodeConfig) -> Result<Vec<Self>, ApiError> {
+        let user = shared_rules(config)?;
+        let mut agents: Vec<Self> =
+            BuiltinAgent::ALL.into_iter().map(|agent| Self::builtin(agent, &user)).collect();
+        let mut entries = config.table("mode")?;
+        for value in entries.values_mut().filter_map(Value::as_object_mut) {
+            value.insert("mode".to_owned(), Value::from("primary"));
+        }
+        entries.extend(config.table("agent")?);
+        for (name, value) in entries {
+            let Some(fields) = value.as_object() else {
+                return Err(invalid_config(Path::new(&name), "an agent must be a table"));
+            };
+            if fields.get("disable") == Some(&Value::Bool(true)) {
+                agents.retain(|agent| agent.name != name);
+                continue;
+            }
+            match agents.iter_mut().find(|agent| agent.name == name) {
+                Some(agent) => agent.configure(fields, &config.home)?,
+                None => {
+                    let mut agent = Self::custom(&name, &user);
+                    agent.configure(fields, &config.home)?;
+                    agents.push(agent);
+                }
+            }
+        }
+        let first = config.merged.get("default_agent").and_then(Value::as_str).unwrap_or("build");
+        agents.sort_by(|a, b| (a.name != first, &a.name).cmp(&(b.name != first, &b.name)));
+        Ok(agents)
+    }
+
+    /// The permission rules that were configured for one agent alone.
+    pub(crate) fn own_rules_of(
+        config: &OpenCodeConfig,
+        name: &str,
+    ) -> Result<Vec<PermissionRule>, ApiError> {
+        let found = Self::list(config)?.into_iter().find(|agent| agent.name == name);
+        Ok(found.map(|agent| agent.own_rules).unwrap_or_default())
+    }
+
     /// The model it wants, as provider and model.
     pub(crate) fn model(&self) -> Option<(&str, &str)> {
         let model = self.fields.get("model")?;
@@ -219,54 +260,11 @@ fn tool_rules(value: &Map<String, Value>) -> Vec<PermissionRule> {
     tools.iter().filter_map(rule).collect()
 }
 
-impl OpenCodeConfig {
-    /// The permission rules for all agents.
-    pub(crate) fn permission_rules(&self) -> Result<Vec<PermissionRule>, ApiError> {
-        match self.merged.get("permission") {
-            None | Some(Value::Null) => Ok(Vec::new()),
-            Some(setting) => parse_rule_config(setting, &self.home)
-                .map_err(|error| invalid_config(Path::new("permission"), &error.to_string())),
-        }
-    }
-
-    /// The permission rules that were configured for one agent alone.
-    pub(crate) fn agent_permission_rules(
-        &self,
-        name: &str,
-    ) -> Result<Vec<PermissionRule>, ApiError> {
-        let found = self.agents()?.into_iter().find(|agent| agent.name == name);
-        Ok(found.map(|agent| agent.own_rules).unwrap_or_default())
-    }
-
-    /// All agents: the one that is used by default first, the others by name.
-    pub(crate) fn agents(&self) -> Result<Vec<AgentConfig>, ApiError> {
-        let user = self.permission_rules()?;
-        let mut agents: Vec<AgentConfig> =
-            BuiltinAgent::ALL.into_iter().map(|agent| AgentConfig::builtin(agent, &user)).collect();
-        let mut entries = self.table("mode")?;
-        for value in entries.values_mut().filter_map(Value::as_object_mut) {
-            value.insert("mode".to_owned(), Value::from("primary"));
-        }
-        entries.extend(self.table("agent")?);
-        for (name, value) in entries {
-            let Some(fields) = value.as_object() else {
-                return Err(invalid_config(Path::new(&name), "an agent must be a table"));
-            };
-            if fields.get("disable") == Some(&Value::Bool(true)) {
-                agents.retain(|agent| agent.name != name);
-                continue;
-            }
-            match agents.iter_mut().find(|agent| agent.name == name) {
-                Some(agent) => agent.configure(fields, &self.home)?,
-                None => {
-                    let mut agent = AgentConfig::custom(&name, &user);
-                    agent.configure(fields, &self.home)?;
-                    agents.push(agent);
-                }
-            }
-        }
-        let first = self.merged.get("default_agent").and_then(Value::as_str).unwrap_or("build");
-        agents.sort_by(|a, b| (a.name != first, &a.name).cmp(&(b.name != first, &b.name)));
-        Ok(agents)
+/// The permission rules for all agents.
+pub(crate) fn shared_rules(config: &OpenCodeConfig) -> Result<Vec<PermissionRule>, ApiError> {
+    match config.merged.get("permission") {
+        None | Some(Value::Null) => Ok(Vec::new()),
+        Some(setting) => parse_rule_config(setting, &config.home)
+            .map_err(|error| invalid_config(Path::new("permission"), &error.to_string())),
     }
 }

@@ -11,7 +11,7 @@ const INIT: &str = "Write or improve the file AGENTS.md at the root of this repo
 that has never seen it works well here.\n\nRead what is there first: README, build files, continuous \
 integration, existing instruction files, and some of the code. Then write down, in at most 60 lines, what \
 cannot be guessed: how to build, how to run all tests and a single one, how the code is laid out, which \
-conventions it keeps, and what often goes wrong. Leave out what any reader sees at once. If AGENTS.md \
+conventions it keeps, and what often fails. Leave out what any reader sees at once. If AGENTS.md \
 exists, keep what is right in it.\n\n$ARGUMENTS\n";
 
 const REVIEW: &str = "Review a change and report what is wrong with it. Change no file.\n\nWhat to \
@@ -39,6 +39,27 @@ pub(crate) struct CommandConfig {
 }
 
 impl CommandConfig {
+    /// All commands: the built-in ones, which people may replace, then theirs by name.
+    pub(crate) fn list(config: &OpenCodeConfig) -> Result<Vec<Self>, ApiError> {
+        let mut commands = vec![
+            Self::builtin("init", "write AGENTS.md for this repository", INIT, None),
+            Self::builtin(
+                "review",
+                "review a change; uncommitted work by default",
+                REVIEW,
+                Some(true),
+            ),
+        ];
+        for (name, value) in config.table("command")? {
+            let command = Self::parse(&name, &value)?;
+            match commands.iter_mut().find(|known| known.name == name) {
+                Some(known) => *known = command,
+                None => commands.push(command),
+            }
+        }
+        Ok(commands)
+    }
+
     fn builtin(name: &str, description: &str, template: &str, subtask: Option<bool>) -> Self {
         Self {
             name: name.to_owned(),
@@ -125,29 +146,6 @@ impl CommandConfig {
             map.insert("subtask".to_owned(), Value::from(subtask));
         }
         map
-    }
-}
-
-impl OpenCodeConfig {
-    /// All commands: the built-in ones, which people may replace, then theirs by name.
-    pub(crate) fn commands(&self) -> Result<Vec<CommandConfig>, ApiError> {
-        let mut commands = vec![
-            CommandConfig::builtin("init", "write AGENTS.md for this repository", INIT, None),
-            CommandConfig::builtin(
-                "review",
-                "review a change; uncommitted work by default",
-                REVIEW,
-                Some(true),
-            ),
-        ];
-        for (name, value) in self.table("command")? {
-            let command = CommandConfig::parse(&name, &value)?;
-            match commands.iter_mut().find(|known| known.name == name) {
-                Some(known) => *known = command,
-                None => commands.push(command),
-            }
-        }
-        Ok(commands)
     }
 }
 

@@ -1,4 +1,9 @@
-//! The head of a Markdown file between two lines `---`: the part of YAML people use there.
+//! The head of a Markdown file between two lines `---`: the subset of YAML that agents and commands use.
+//!
+//! No YAML library on purpose. OpenCode accepts heads that are not YAML (`description: Look: at it`), which a parser
+//! of the whole language refuses. The files come from repositories, so anchors, aliases, tags and merge keys must be
+//! refused, not expanded. And an error may name a line but must not quote it, because a link may lead to a secret.
+//! What is not understood is an error, never ignored.
 
 use serde_json::{Map, Value};
 
@@ -30,7 +35,7 @@ struct FrontMatterReader<'t> {
 }
 
 impl<'t> FrontMatterReader<'t> {
-    /// The next line that says something, with how far it is moved in.
+    /// The next line with content, and its indentation.
     fn peek_line(&mut self) -> Option<(usize, &'t str)> {
         while let Some(line) = self.lines.get(self.at) {
             let said = line.trim();
@@ -50,7 +55,7 @@ impl<'t> FrontMatterReader<'t> {
                 break;
             }
             if depth > indent {
-                return Err(self.error_at_line("is moved in too far"));
+                return Err(self.error_at_line("is indented too far"));
             }
             let (key, rest) = split_key(line).ok_or_else(|| self.error_at_line(NOT_UNDERSTOOD))?;
             self.at += 1;

@@ -29,7 +29,7 @@ pub(crate) struct OpenCodeConfig {
     pub(super) home: String,
 }
 
-/// A file that cannot be used; the client is told which and why.
+/// A file that cannot be used; the response names it and the reason.
 pub(super) fn invalid_config(path: &Path, message: &str) -> ApiError {
     // The path may be a key of the configuration, and the message may quote one.
     let shown = redact_text(&path.display().to_string());
@@ -38,76 +38,72 @@ pub(super) fn invalid_config(path: &Path, message: &str) -> ApiError {
         .with_field("path", shown)
 }
 
-impl AppState {
-    /// The configuration that holds in a place. Reads files.
-    pub(crate) fn project_config(
-        &self,
-        place: &ProjectDirectory,
-    ) -> Result<OpenCodeConfig, ApiError> {
-        let mut config = self.global_config()?;
-        if let Some(file) = self.environment_variable("OPENCODE_CONFIG") {
-            config.merge_file(&place.directory.join(file))?;
-        }
-        let root = ConfinedRoot::open(&place.root)?;
-        let inner = place.directory.strip_prefix(&place.root).unwrap_or(Path::new(""));
-        let mut levels: Vec<&Path> = inner.ancestors().collect();
-        levels.reverse();
-        let project = ConfigRoot { root: &root, at: &place.root };
-        for level in &levels {
-            config.merge_config_files(&project, level)?;
-        }
-        for level in &levels {
-            let folder = level.join(".opencode");
-            config.merge_config_files(&project, &folder)?;
-            config.merge_markdown_folders(&project, &folder)?;
-        }
-        if let Some(text) = self.environment_variable("OPENCODE_CONFIG_CONTENT") {
-            config.merge_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;
-        }
-        Ok(config)
+/// The configuration that holds in a place. Reads files.
+pub(crate) fn project_config(
+    app: &AppState,
+    place: &ProjectDirectory,
+) -> Result<OpenCodeConfig, ApiError> {
+    let mut config = global_config(app)?;
+    if let Some(file) = environment_variable(app, "OPENCODE_CONFIG") {
+        config.merge_file(&place.directory.join(file))?;
     }
+    let root = ConfinedRoot::open(&place.root)?;
+    let inner = place.directory.strip_prefix(&place.root).unwrap_or(Path::new(""));
+    let mut levels: Vec<&Path> = inner.ancestors().collect();
+    levels.reverse();
+    let project = ConfigRoot { root: &root, at: &place.root };
+    for level in &levels {
+        config.merge_config_files(&project, level)?;
+    }
+    for level in &levels {
+        let folder = level.join(".opencode");
+        config.merge_config_files(&project, &folder)?;
+        config.merge_markdown_folders(&project, &folder)?;
+    }
+    if let Some(text) = environment_variable(app, "OPENCODE_CONFIG_CONTENT") {
+        config.merge_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;
+    }
+    Ok(config)
+}
 
-    /// The configuration of this user alone, variables included.
-    pub(crate) fn user_config(&self, directory: &Path) -> Result<OpenCodeConfig, ApiError> {
-        let mut config = self.global_config()?;
-        if let Some(file) = self.environment_variable("OPENCODE_CONFIG") {
-            config.merge_file(&directory.join(file))?;
-        }
-        if let Some(text) = self.environment_variable("OPENCODE_CONFIG_CONTENT") {
-            config.merge_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;
-        }
-        Ok(config)
+/// The configuration of this user alone, variables included.
+pub(crate) fn user_config(app: &AppState, directory: &Path) -> Result<OpenCodeConfig, ApiError> {
+    let mut config = global_config(app)?;
+    if let Some(file) = environment_variable(app, "OPENCODE_CONFIG") {
+        config.merge_file(&directory.join(file))?;
     }
+    if let Some(text) = environment_variable(app, "OPENCODE_CONFIG_CONTENT") {
+        config.merge_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;
+    }
+    Ok(config)
+}
 
-    /// The configuration of this user, wherever the work is.
-    pub(crate) fn global_config(&self) -> Result<OpenCodeConfig, ApiError> {
-        let folders = &self.settings().folders;
-        let mut config = OpenCodeConfig {
-            home: folders.home.display().to_string(),
-            ..OpenCodeConfig::default()
-        };
-        let own = folders.config.join("opencode");
-        for folder in [own.clone(), folders.home.join(".opencode")] {
-            if folder == own {
-                config.merge_file(&folder.join("config.json"))?;
-            }
-            for name in CONFIG_FILE_NAMES {
-                config.merge_file(&folder.join(name))?;
-            }
-            if folder.is_dir() {
-                let root = ConfinedRoot::open(&folder)?;
-                let project = ConfigRoot { root: &root, at: &folder };
-                config.merge_markdown_folders(&project, Path::new(""))?;
-            }
+/// The configuration of this user, wherever the work is.
+pub(crate) fn global_config(app: &AppState) -> Result<OpenCodeConfig, ApiError> {
+    let folders = &app.settings().folders;
+    let mut config =
+        OpenCodeConfig { home: folders.home.display().to_string(), ..OpenCodeConfig::default() };
+    let own = folders.config.join("opencode");
+    for folder in [own.clone(), folders.home.join(".opencode")] {
+        if folder == own {
+            config.merge_file(&folder.join("config.json"))?;
         }
-        Ok(config)
+        for name in CONFIG_FILE_NAMES {
+            config.merge_file(&folder.join(name))?;
+        }
+        if folder.is_dir() {
+            let root = ConfinedRoot::open(&folder)?;
+            let project = ConfigRoot { root: &root, at: &folder };
+            config.merge_markdown_folders(&project, Path::new(""))?;
+        }
     }
+    Ok(config)
+}
 
-    fn environment_variable(&self, name: &str) -> Option<String> {
-        let mut all = self.settings().variables.iter();
-        let (_, value) = all.find(|(key, _)| key == name)?;
-        value.to_str().filter(|text| !text.is_empty()).map(str::to_owned)
-    }
+fn environment_variable(app: &AppState, name: &str) -> Option<String> {
+    let mut all = app.settings().variables.iter();
+    let (_, value) = all.find(|(key, _)| key == name)?;
+    value.to_str().filter(|text| !text.is_empty()).map(str::to_owned)
 }
 
 /// A directory whose files are read without leaving it.

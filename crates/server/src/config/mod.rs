@@ -1,6 +1,6 @@
 //! OpenCode's own configuration, read and never written: files, agents, commands, providers.
 //!
-//! Everything is read anew for each question, within limits; what cannot be understood is an error, not
+//! Everything is read again for each request, within limits; what cannot be parsed is an error, not
 //! an absence. Secrets never leave this module.
 
 mod agent;
@@ -9,10 +9,10 @@ mod front_matter;
 mod jsonc;
 mod load;
 mod provider;
-mod shown;
+mod redacted;
 
-pub(crate) use agent::AgentConfig;
+pub(crate) use agent::{AgentConfig, shared_rules};
 pub(crate) use command::CommandConfig;
-pub(crate) use load::OpenCodeConfig;
+pub(crate) use load::{OpenCodeConfig, global_config, project_config, user_config};
 pub(crate) use provider::ProviderConfig;
-pub(crate) use shown::ShownConfig;
+pub(crate) use redacted::ShownConfig;

@@ -120,6 +120,31 @@ impl ModelConfig {
 }
 
 impl ProviderConfig {
+    /// The providers that are configured, without those that are switched off.
+    pub(crate) fn list(config: &OpenCodeConfig) -> Result<Vec<Self>, ApiError> {
+        let names = |key: &str| config.merged.get(key).and_then(Value::as_array).cloned();
+        let (enabled, disabled) = (names("enabled_providers"), names("disabled_providers"));
+        let mut providers = Vec::new();
+        for (id, value) in config.table("provider")? {
+            let name = Value::from(id.as_str());
+            let is_off = disabled.as_ref().is_some_and(|list| list.contains(&name));
+            let is_left_out = enabled.as_ref().is_some_and(|list| !list.contains(&name));
+            if !is_off && !is_left_out {
+                providers.push(Self::parse(&id, &value)?);
+            }
+        }
+        Ok(providers)
+    }
+
+    /// For each provider the model that is used unless another is named: its first.
+    pub(crate) fn default_models(providers: &[Self]) -> Map<String, Value> {
+        let first = |provider: &Self| {
+            let model = provider.models.first()?;
+            Some((provider.id.clone(), Value::from(model.id.as_str())))
+        };
+        providers.iter().filter_map(first).collect()
+    }
+
     fn parse(id: &str, value: &Value) -> Result<Self, ApiError> {
         let wrong = |what: &str| invalid_config(Path::new(id), &format!("a provider needs {what}"));
         let fields = value.as_object().ok_or_else(|| wrong("a table"))?;
@@ -171,33 +196,5 @@ impl ProviderConfig {
     /// Its models as `/api/model` lists them.
     pub(crate) fn models_v2_json(&self) -> impl Iterator<Item = Value> + '_ {
         self.models.iter().map(|model| model.to_v2_json(self))
-    }
-}
-
-impl OpenCodeConfig {
-    /// The providers that are configured, without those that are switched off.
-    pub(crate) fn providers(&self) -> Result<Vec<ProviderConfig>, ApiError> {
-        let names = |key: &str| self.merged.get(key).and_then(Value::as_array).cloned();
-        let (enabled, disabled) = (names("enabled_providers"), names("disabled_providers"));
-        let mut providers = Vec::new();
-        for (id, value) in self.table("provider")? {
-            let name = Value::from(id.as_str());
-            let is_off = disabled.as_ref().is_some_and(|list| list.contains(&name));
-            let is_left_out = enabled.as_ref().is_some_and(|list| !list.contains(&name));
-            if !is_off && !is_left_out {
-                providers.push(ProviderConfig::parse(&id, &value)?);
-            }
-        }
-        Ok(providers)
-    }
-
-    /// For each provider the model that is used unless another is named: its first.
-    pub(crate) fn default_models(&self) -> Result<Map<String, Value>, ApiError> {
-        let providers = self.providers()?;
-        let first = |provider: &ProviderConfig| {
-            let model = provider.models.first()?;
-            Some((provider.id.clone(), Value::from(model.id.as_str())))
-        };
-        Ok(providers.iter().filter_map(first).collect())
     }
 }

@@ -24,7 +24,7 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 pub(crate) struct Listeners {
     pub(crate) tcp: TcpListener,
     pub(crate) unix: Option<UnixListener>,
-    /// How users behind TCP connections are found; `None`: peers are told apart by address.
+    /// How users behind TCP connections are found; `None`: peers are distinguished by address.
     pub(crate) lookup: Option<PeerLookup>,
     /// Without a password only this server's own user may connect.
     pub(crate) has_password: bool,

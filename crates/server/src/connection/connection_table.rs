@@ -46,7 +46,7 @@ fn connections_within(files: Option<u64>) -> usize {
 #[derive(Debug)]
 pub(crate) struct ConnectionTable {
     max_connections: usize,
-    /// Always gets a place: whoever runs the server can reach it.
+    /// Always gets a place, so that the user who runs the server can reach it.
     own: PeerId,
     entries: Mutex<ConnectionEntries>,
 }

@@ -199,7 +199,7 @@ fn remove_stale_socket(path: &Path) -> Result<(), UnixSocketError> {
         Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
             fs_err::remove_file(path).map_err(|source| io_error(path, source))
         }
-        // It accepts connections, or its backlog is full, or it cannot be told: it is not ours to remove.
+        // It accepts connections, its backlog is full, or its state is unknown: it is not ours to remove.
         Ok(_) | Err(_) => Err(UnixSocketError::InUse(path.to_owned())),
     }
 }

@@ -28,7 +28,7 @@ pub(crate) fn switch_message_id(cursor: LogCursor, time: EpochMillis, nth: usize
     MessageId::mint(IdClock::default().next_timestamp(time), position_digits(cursor, nth))
 }
 
-/// The name of an event that is in no log.
+/// The id of an ephemeral event.
 ///
 /// # Errors
 ///

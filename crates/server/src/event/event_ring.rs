@@ -54,13 +54,13 @@ impl EventRing {
     }
 
     /// Puts an entry in, and what is too old out.
-    pub(crate) fn push(&mut self, happening: StreamEvent) {
-        self.end = self.end.max(happening.cursor);
-        if happening.is_empty() {
+    pub(crate) fn push(&mut self, event: StreamEvent) {
+        self.end = self.end.max(event.cursor);
+        if event.is_empty() {
             return;
         }
-        self.bytes += happening.memory_bytes();
-        self.entries.push_back(Arc::new(happening));
+        self.bytes += event.memory_bytes();
+        self.entries.push_back(Arc::new(event));
         let over = |ring: &Self| {
             ring.entries.len() > ring.bounds.entries || ring.bytes > ring.bounds.bytes
         };
@@ -81,7 +81,7 @@ impl EventRing {
         RingRead::Next(next, to)
     }
 
-    /// The number to go on from for whoever has read the log up to `cursor`; none if the ring does
+    /// The number to continue from after the log was read up to `cursor`; none if the ring does
     /// not reach back so far.
     pub(crate) fn number_after(&self, cursor: LogCursor) -> Option<u64> {
         if cursor < self.floor {
@@ -102,8 +102,13 @@ mod tests {
     }
 
     fn push(ring: &mut EventRing, cursor: i64) {
-        let told = vec![WireEvent::without_properties("evt_x", "x")];
-        ring.push(StreamEvent::from_log(LogCursor(cursor), None, EventScope::default(), told));
+        let wire_events = vec![WireEvent::without_properties("evt_x", "x")];
+        ring.push(StreamEvent::from_log(
+            LogCursor(cursor),
+            None,
+            EventScope::default(),
+            wire_events,
+        ));
     }
 
     fn cursors(found: RingRead) -> Option<Vec<i64>> {

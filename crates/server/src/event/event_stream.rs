@@ -55,7 +55,7 @@ enum FrameSource {
 struct EventStream {
     shared: Arc<HubShared>,
     listener: StreamSubscription,
-    news: watch::Receiver<WakeSignal>,
+    wake_signal: watch::Receiver<WakeSignal>,
     beat: Interval,
     line: EventStreamState,
     /// Counts this stream while it lives.
@@ -69,20 +69,23 @@ struct EventStreamState {
     position: StreamPosition,
     queue: VecDeque<Bytes>,
     memo: FeedCache,
-    /// It has to be told what it may have missed.
+    /// It needs the events it may have missed.
     is_new: bool,
-    /// It was told that something is missing.
+    /// It was notified that something is missing.
     is_resync_sent: bool,
     is_over: bool,
-    /// The number up to which the ring was handed on, for whoever waits for that.
+    /// The number up to which the ring was sent, for requests that wait for that.
     progress: Arc<AtomicU64>,
 }
 
 impl EventStreamState {
-    fn new(source: FrameSource, place: StreamPosition, heard: &StreamProgress) -> Self {
+    fn new(source: FrameSource, place: StreamPosition, progress: &StreamProgress) -> Self {
         let (queue, memo) = (VecDeque::new(), FeedCache::default());
-        let heard =
-            heard.register(if let FrameSource::Ring(from) = source { from } else { READING_LOG });
+        let progress = progress.register(if let FrameSource::Ring(from) = source {
+            from
+        } else {
+            READING_LOG
+        });
         Self {
             source,
             position: place,
@@ -91,7 +94,7 @@ impl EventStreamState {
             is_new: false,
             is_resync_sent: false,
             is_over: false,
-            progress: heard,
+            progress,
         }
     }
 }
@@ -109,7 +112,7 @@ impl EventHub {
             Ok(started) => started?,
             Err(error) => return Err(ApiError::unexpected(&error)),
         }
-        let news = shared.subscribe();
+        let wake_signal = shared.subscribe();
         let (end, next) = shared.with_ring(|ring| (ring.end(), ring.next_number()));
         let (place, source) = match listener.after {
             Some(place) => (place, FrameSource::Log),
@@ -120,7 +123,7 @@ impl EventHub {
         beat.reset();
         let mut line = EventStreamState::new(source, place, shared.progress());
         line.is_new = listener.wire == StreamFormat::Global && listener.after.is_none();
-        let mut flow = EventStream { shared, listener, news, beat, line, _seat: seat };
+        let mut flow = EventStream { shared, listener, wake_signal, beat, line, _seat: seat };
         flow.queue_control("server.connected");
         if flow.listener.wire == StreamFormat::Api {
             flow.queue_control("server.heartbeat");
@@ -154,7 +157,7 @@ impl EventStream {
             if let Some(bytes) = self.line.queue.pop_front() {
                 return Some(bytes);
             }
-            if self.line.is_over || self.news.borrow_and_update().is_closed {
+            if self.line.is_over || self.wake_signal.borrow_and_update().is_closed {
                 return None;
             }
             if std::mem::take(&mut self.line.is_new) {
@@ -177,13 +180,13 @@ impl EventStream {
             RingRead::Next(next, _) if next.is_empty() => {
                 self.line.progress.store(from, Ordering::Relaxed);
                 tokio::select! {
-                    _ = self.news.changed() => {}
+                    _ = self.wake_signal.changed() => {}
                     _ = self.beat.tick() => self.queue_control("server.heartbeat"),
                 }
             }
             RingRead::Next(next, to) => {
-                for happening in next {
-                    self.queue_event(&happening);
+                for event in next {
+                    self.queue_event(&event);
                 }
                 self.line.source = FrameSource::Ring(to);
             }
@@ -209,17 +212,17 @@ impl EventStream {
         let (shared, after) = (self.shared.clone(), place.read_after());
         let mut memo = std::mem::take(&mut self.line.memo);
         let reading = move || {
-            let happenings = shared.read_events(after, &mut memo)?;
+            let events = shared.read_events(after, &mut memo)?;
             let ctx = shared.context();
             let end = shared.engine.store().read(&ctx, |r| r.log().last_cursor())?;
-            Ok::<_, turnstone_store::StoreError>((happenings, end, memo))
+            Ok::<_, turnstone_store::StoreError>((events, end, memo))
         };
-        let Some((happenings, end, memo)) = self.read_blocking(reading).await else { return };
+        let Some((events, end, memo)) = self.read_blocking(reading).await else { return };
         self.line.memo = memo;
-        for happening in &happenings {
-            self.queue_event(happening);
+        for event in &events {
+            self.queue_event(event);
         }
-        if happenings.is_empty() && place.cursor <= end {
+        if events.is_empty() && place.cursor <= end {
             // The log has nothing more: whatever comes next comes through the ring.
             let number = self.shared.with_ring(|ring| ring.number_after(place.cursor));
             self.line.source = number.map_or(FrameSource::Log, FrameSource::Ring);
@@ -252,55 +255,55 @@ impl EventStream {
         None
     }
 
-    /// Tells the newest state of what was touched lately.
+    /// Sends the newest state of what changed recently.
     async fn send_recent(&mut self) {
         let (shared, upto) = (self.shared.clone(), self.line.position.cursor);
-        let Some(told) = self.read_blocking(move || shared.recent_events(upto)).await else {
+        let Some(recent) = self.read_blocking(move || shared.recent_events(upto)).await else {
             return;
         };
-        for happening in &*told {
-            if !self.is_subscribed(happening) {
+        for event in &*recent {
+            if !self.is_subscribed(event) {
                 continue;
             }
-            let frames = happening.frames(self.listener.wire).iter();
+            let frames = event.frames(self.listener.wire).iter();
             self.line.queue.extend(frames.map(|shown| shown.bytes.clone()));
         }
     }
 
-    fn is_subscribed(&self, happening: &StreamEvent) -> bool {
+    fn is_subscribed(&self, event: &StreamEvent) -> bool {
         let directory = self.listener.directory.as_deref();
-        directory.is_none_or(|directory| happening.is_in_directory(directory))
+        directory.is_none_or(|directory| event.is_in_directory(directory))
     }
 
-    /// Tells once that something is missing before `cursor`.
+    /// Sends once that something is missing before `cursor`.
     fn queue_resync(&mut self, cursor: LogCursor, time: EpochMillis) {
         if !self.line.is_resync_sent {
-            let told = WireEvent::without_properties(event_id(cursor, time, 0), "resync");
-            let frame = control_frame(self.listener.wire, StreamPosition::after(cursor), &told);
+            let resync = WireEvent::without_properties(event_id(cursor, time, 0), "resync");
+            let frame = control_frame(self.listener.wire, StreamPosition::after(cursor), &resync);
             self.line.queue.push_back(frame);
             self.line.is_resync_sent = true;
         }
     }
 
     /// Queues the frames of a happening that this stream is to see and has not seen.
-    fn queue_event(&mut self, happening: &StreamEvent) {
-        let is_for = self.is_subscribed(happening);
+    fn queue_event(&mut self, event: &StreamEvent) {
+        let is_for = self.is_subscribed(event);
         let line = &mut self.line;
         let place = line.position;
-        if let Some(time) = happening.gap {
-            if !place.includes(happening.cursor, u32::MAX) {
-                self.queue_resync(happening.cursor, time);
+        if let Some(time) = event.gap {
+            if !place.includes(event.cursor, u32::MAX) {
+                self.queue_resync(event.cursor, time);
             }
         } else if is_for {
-            for shown in happening.frames(self.listener.wire) {
-                if !happening.is_logged || !place.includes(happening.cursor, shown.frame) {
+            for shown in event.frames(self.listener.wire) {
+                if !event.is_logged || !place.includes(event.cursor, shown.frame) {
                     line.queue.push_back(shown.bytes.clone());
                 }
             }
             line.is_over |=
-                self.listener.wire == StreamFormat::Instance && happening.is_instance_disposed();
+                self.listener.wire == StreamFormat::Instance && event.is_instance_disposed();
         }
-        self.advance_to(happening.cursor);
+        self.advance_to(event.cursor);
     }
 
     /// Everything up to `cursor` was queued.

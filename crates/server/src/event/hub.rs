@@ -26,7 +26,7 @@ const RING_BOUNDS: RingBounds = RingBounds { entries: 8_192, bytes: 8 << 20 };
 /// How many streams read the log at a time; the others wait for their turn.
 const MAX_LOG_READERS: usize = 4;
 
-/// Hands what happens to whoever listens; a copy is a handle.
+/// Delivers events to all open streams; a copy is a handle.
 #[derive(Clone)]
 pub(crate) struct EventHub {
     pub(super) shared: Arc<HubShared>,
@@ -48,7 +48,7 @@ struct HubMemory {
     /// Empty until somebody listens: nobody follows the log for nobody.
     ring: Mutex<Option<EventRing>>,
     recent: RecentEventsCache,
-    heard: StreamProgress,
+    progress: StreamProgress,
 }
 
 /// How many may do what at a time.
@@ -90,7 +90,7 @@ impl EventHub {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Tells the streams of a directory what is in no log.
+    /// Sends an ephemeral event to the streams of a directory.
     ///
     /// Comes after everything that was durable before the call. Reads the log up to its end first, so
     /// call it where one may wait for the disk.
@@ -107,7 +107,7 @@ impl EventHub {
         self.publish_ephemeral(Some(directory), kind, properties.borrow());
     }
 
-    /// Tells `/global/event` and `/api/event` what is in no log and belongs to no directory.
+    /// Sends an ephemeral event without a directory to `/global/event` and `/api/event`.
     pub(crate) fn publish_globally(&self, kind: &str, properties: impl Borrow<Value>) {
         self.publish_ephemeral(None, kind, properties.borrow());
     }
@@ -118,7 +118,7 @@ impl EventHub {
         }
         let mut follower = lock(&self.shared.follower);
         if let Err(error) = follower.read_to_end(&self.shared) {
-            tracing::warn!("the log could not be read before {kind} was told: {error}");
+            tracing::warn!("the log could not be read before {kind} was sent: {error}");
         }
         let project = directory.as_deref().and_then(|at| follower.known_project(at));
         let id = match event_id::ephemeral_id(&mut follower.ticker, (self.shared.clock)()) {
@@ -128,15 +128,15 @@ impl EventHub {
                 return;
             }
         };
-        let told = WireEvent::new(id, kind, properties);
+        let wire_event = WireEvent::new(id, kind, properties);
         self.shared.push_events(|end| {
-            vec![StreamEvent::ephemeral(end, EventScope { directory, project }, told)]
+            vec![StreamEvent::ephemeral(end, EventScope { directory, project }, wire_event)]
         });
     }
 
     /// Ends all streams: the server stops.
     pub(crate) fn close(&self) {
-        self.shared.wake.send_modify(|news| news.is_closed = true);
+        self.shared.wake.send_modify(|signal| signal.is_closed = true);
         // The thread that follows the log hears it at once.
         self.shared.engine.store().commit_watch().wake_local();
     }
@@ -169,7 +169,7 @@ impl HubShared {
 
     /// How far the streams are.
     pub(super) fn progress(&self) -> &StreamProgress {
-        &self.memory.heard
+        &self.memory.progress
     }
 
     /// What was touched lately, up to `upto`. Waits for the disk.
@@ -185,13 +185,13 @@ impl HubShared {
         let mut guard = lock(&self.memory.ring);
         let Some(ring) = guard.as_mut() else { return };
         let before = ring.next_number();
-        for happening in make(ring.end()) {
-            ring.push(happening);
+        for event in make(ring.end()) {
+            ring.push(event);
         }
         let next = ring.next_number();
         drop(guard);
         if next != before {
-            self.wake.send_modify(|news| news.next = next);
+            self.wake.send_modify(|signal| signal.next = next);
         }
     }
 

@@ -25,7 +25,7 @@ const MAX_DIRECTORIES: usize = 1_024;
 /// Reads the log from where the ring ends.
 #[derive(Default)]
 pub(super) struct LogFollower {
-    /// Makes names for what is in no log.
+    /// Generates the ids of ephemeral events.
     pub(super) ticker: IdClock,
     memo: FeedCache,
     projects: HashMap<String, Arc<str>>,

@@ -1,4 +1,4 @@
-//! Events: the log, translated once for whoever listens.
+//! Events: the log, translated once for all streams.
 //!
 //! One thread follows the log, translates each event into what OpenCode's clients read, and puts it
 //! into a ring; every stream reads from there what it is to see, so a thousand streams cost a thousand
@@ -37,4 +37,5 @@ pub(crate) use event_id::StreamPosition as StreamPlace;
 pub(crate) use event_stream::{StreamFormat, StreamSubscription};
 pub(crate) use hub::EventHub;
 pub(crate) use session_stream::history_page;
+pub(crate) use stream_progress::flush_streams;
 pub(crate) use sync_history::{ReplayedEvent, SyncHistory, replay_events};

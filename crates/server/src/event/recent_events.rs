@@ -1,6 +1,6 @@
 //! What a client that does not say where it was may have missed.
 //!
-//! OpenCode's terminal opens a fresh stream after a drop and reads nothing anew. It takes whole things by
+//! OpenCode's terminal opens a fresh stream after a drop and reads nothing again. It takes whole things by
 //! their ids, so telling it the newest state of what was touched lately makes its screen right again.
 
 use std::sync::{Arc, Mutex, PoisonError};
@@ -15,19 +15,19 @@ use super::translation;
 const RECENT_MS: i64 = 5 * 60 * 1000;
 /// How many events are looked at.
 const MAX_EVENTS: usize = 1_000;
-/// How much is told again, about.
+/// About how much is sent again.
 const MAX_BYTES: usize = 4 << 20;
 /// For how long an answer is good while nothing happens, in milliseconds.
 const CACHE_MS: i64 = 10_000;
 
-/// The last answer: a thousand clients that come back at once are told the same.
+/// The last answer: a thousand clients that come back at once get the same.
 #[derive(Default)]
 pub(super) struct RecentEventsCache(Mutex<Option<CachedRecentEvents>>);
 
 struct CachedRecentEvents {
     upto: LogCursor,
     at: EpochMillis,
-    told: Arc<[StreamEvent]>,
+    recent: Arc<[StreamEvent]>,
 }
 
 impl RecentEventsCache {
@@ -43,11 +43,11 @@ impl RecentEventsCache {
             && known.upto == upto
             && now.since(known.at) < CACHE_MS
         {
-            return Ok(known.told.clone());
+            return Ok(known.recent.clone());
         }
-        let told = load_recent(shared, upto, now)?;
-        *known = Some(CachedRecentEvents { upto, at: now, told: told.clone() });
-        Ok(told)
+        let recent = load_recent(shared, upto, now)?;
+        *known = Some(CachedRecentEvents { upto, at: now, recent: recent.clone() });
+        Ok(recent)
     }
 }
 
@@ -59,16 +59,16 @@ fn load_recent(
     let (ctx, since) = (shared.context(), now.plus(-RECENT_MS));
     let events = shared.engine.store().read(&ctx, |r| r.feed().recent(upto, since, MAX_EVENTS))?;
     let mut bytes = 0;
-    let mut told = Vec::with_capacity(events.len());
+    let mut recent = Vec::with_capacity(events.len());
     // The newest first: if it is too much, it is the old that is left out.
     for event in events.iter().rev() {
-        let happening = translation::to_stream_event(&shared.engine, &ctx, event).into_resend();
-        bytes += happening.memory_bytes();
+        let stream_event = translation::to_stream_event(&shared.engine, &ctx, event).into_resend();
+        bytes += stream_event.memory_bytes();
         if bytes > MAX_BYTES {
             break;
         }
-        told.push(happening);
+        recent.push(stream_event);
     }
-    told.reverse();
-    Ok(told.into())
+    recent.reverse();
+    Ok(recent.into())
 }

@@ -59,7 +59,7 @@ pub(crate) fn history_page(
             more = true;
             break;
         }
-        shown.extend(number.into_iter().map(|episode| episode.json));
+        shown.extend(number.into_iter().map(|event| event.json));
     }
     Ok((shown, more))
 }
@@ -67,7 +67,7 @@ pub(crate) fn history_page(
 struct SessionStream {
     shared: Arc<HubShared>,
     session: SessionId,
-    news: watch::Receiver<WakeSignal>,
+    wake_signal: watch::Receiver<WakeSignal>,
     /// Everything up to here was queued.
     position: StreamPosition,
     /// The ring was looked at up to here.
@@ -79,7 +79,7 @@ struct SessionStream {
 }
 
 impl EventHub {
-    /// Opens the stream of one session after a number, or inside of what one number is told as.
+    /// Opens the stream of one session after a number, or between the frames of one number.
     pub(crate) async fn open_session_stream(
         &self,
         peer: PeerId,
@@ -93,14 +93,14 @@ impl EventHub {
             Ok(started) => started?,
             Err(error) => return Err(ApiError::unexpected(&error)),
         }
-        let news = shared.subscribe();
+        let wake_signal = shared.subscribe();
         // Looked at before the log is read: what is written in between wakes the stream again.
         let seen = shared.with_ring(super::event_ring::EventRing::next_number);
         let queue = VecDeque::new();
         let mut flow = SessionStream {
             shared,
             session,
-            news,
+            wake_signal,
             position: place,
             ring_number: seen,
             queue,
@@ -124,7 +124,7 @@ impl SessionStream {
             if let Some(bytes) = self.queue.pop_front() {
                 return Some(bytes);
             }
-            if self.news.borrow_and_update().is_closed {
+            if self.wake_signal.borrow_and_update().is_closed {
                 return None;
             }
             if std::mem::take(&mut self.has_more) || self.has_changed() {
@@ -132,7 +132,7 @@ impl SessionStream {
                 continue;
             }
             tokio::select! {
-                heard = self.news.changed() => heard.ok()?,
+                changed = self.wake_signal.changed() => changed.ok()?,
                 () = tokio::time::sleep(HEARTBEAT_INTERVAL) => {
                     self.queue.push_back(Bytes::from_static(b": heartbeat\n\n"));
                 }
@@ -170,8 +170,8 @@ impl SessionStream {
                 let last = events.last().and_then(|event| event.session.as_ref()?.sync_seq);
                 let mut found = Vec::new();
                 for event in &events {
-                    let told = v2_events(&shared.engine, &ctx, event)?;
-                    found.extend(told.into_iter().filter(|it| !it.is_before(place)));
+                    let translated = v2_events(&shared.engine, &ctx, event)?;
+                    found.extend(translated.into_iter().filter(|it| !it.is_before(place)));
                 }
                 Ok::<_, turnstone_store::StoreError>((found, last))
             });

@@ -41,7 +41,7 @@ pub(crate) struct SyncNumber {
     pub(crate) seq: i64,
 }
 
-/// One thing clients are told.
+/// One event for clients.
 #[derive(Clone, Debug)]
 pub(crate) struct WireEvent {
     /// Its name.
@@ -63,10 +63,10 @@ pub(crate) struct SseFrame {
     pub(crate) bytes: Bytes,
 }
 
-/// What one event of the log becomes, or one event that is in no log.
+/// What one event of the log becomes, or one ephemeral event.
 #[derive(Debug)]
 pub(crate) struct StreamEvent {
-    /// The event of the log; for one that is in no log the last before it.
+    /// The event of the log; for an ephemeral one the last before it.
     pub(crate) cursor: LogCursor,
     /// True if it is in the log.
     pub(crate) is_logged: bool,
@@ -84,15 +84,15 @@ impl StreamEvent {
     pub(crate) fn from_log(
         cursor: LogCursor,
         session: Option<SessionId>,
-        scene: EventScope,
-        told: Vec<WireEvent>,
+        scope: EventScope,
+        event: Vec<WireEvent>,
     ) -> Self {
-        Self { is_logged: true, session, wire_events: told, ..Self::empty(cursor, scene) }
+        Self { is_logged: true, session, wire_events: event, ..Self::empty(cursor, scope) }
     }
 
-    /// What is in no log, after the event `cursor`.
-    pub(crate) fn ephemeral(cursor: LogCursor, scene: EventScope, told: WireEvent) -> Self {
-        Self { wire_events: vec![told], ..Self::empty(cursor, scene) }
+    /// An ephemeral event, after the event `cursor`.
+    pub(crate) fn ephemeral(cursor: LogCursor, scope: EventScope, event: WireEvent) -> Self {
+        Self { wire_events: vec![event], ..Self::empty(cursor, scope) }
     }
 
     /// Something that compaction took from the log.
@@ -100,15 +100,15 @@ impl StreamEvent {
         Self { is_logged: true, gap: Some(time), ..Self::empty(cursor, EventScope::default()) }
     }
 
-    fn empty(cursor: LogCursor, scene: EventScope) -> Self {
-        let (told, shown) = (Vec::new(), Default::default());
+    fn empty(cursor: LogCursor, scope: EventScope) -> Self {
+        let (event, shown) = (Vec::new(), Default::default());
         Self {
             cursor,
             is_logged: false,
             gap: None,
             session: None,
-            scope: scene,
-            wire_events: told,
+            scope,
+            wire_events: event,
             frames: shown,
         }
     }
@@ -116,25 +116,25 @@ impl StreamEvent {
     /// The same, told again to somebody who may have missed it: without a place, without a number.
     pub(crate) fn into_resend(mut self) -> Self {
         self.is_logged = false;
-        for told in &mut self.wire_events {
-            told.numbered = None;
+        for event in &mut self.wire_events {
+            event.numbered = None;
         }
         self
     }
 
-    /// True if nobody is told anything.
+    /// True if no stream gets anything.
     pub(crate) fn is_empty(&self) -> bool {
         self.wire_events.is_empty() && self.gap.is_none()
     }
 
     /// What of it has a number, and the number.
     pub(crate) fn numbered_event(&self) -> Option<(&WireEvent, &SyncNumber)> {
-        self.wire_events.iter().find_map(|told| Some((told, told.numbered.as_ref()?)))
+        self.wire_events.iter().find_map(|event| Some((event, event.numbered.as_ref()?)))
     }
 
     /// About how much memory it takes once it was sent in all forms.
     pub(crate) fn memory_bytes(&self) -> usize {
-        256 + self.wire_events.iter().map(|told| 256 + 5 * told.properties.len()).sum::<usize>()
+        256 + self.wire_events.iter().map(|event| 256 + 5 * event.properties.len()).sum::<usize>()
     }
 
     /// True if it happened in `directory`.
@@ -144,7 +144,7 @@ impl StreamEvent {
 
     /// True if the instance of its directory is gone after it.
     pub(crate) fn is_instance_disposed(&self) -> bool {
-        self.wire_events.iter().any(|told| told.kind == "server.instance.disposed")
+        self.wire_events.iter().any(|event| event.kind == "server.instance.disposed")
     }
 
     /// The frames of a form; made when somebody first asks.
@@ -154,15 +154,15 @@ impl StreamEvent {
 
     fn render_frames(&self, wire: StreamFormat) -> Vec<SseFrame> {
         let mut frames: Vec<(u32, String)> = Vec::with_capacity(self.wire_events.len() * 2);
-        for (nth, told) in self.wire_events.iter().enumerate() {
+        for (nth, event) in self.wire_events.iter().enumerate() {
             let frame = 2 * nth as u32;
             match wire {
-                StreamFormat::Instance => frames.push((frame, instance_json(told))),
-                StreamFormat::Api => frames.push((frame, self.api_json(told))),
+                StreamFormat::Instance => frames.push((frame, instance_json(event))),
+                StreamFormat::Api => frames.push((frame, self.api_json(event))),
                 StreamFormat::Global => {
-                    frames.push((frame, self.global_json(&instance_json(told))));
-                    if let Some(numbered) = &told.numbered {
-                        frames.push((frame + 1, self.global_json(&sync_json(told, numbered))));
+                    frames.push((frame, self.global_json(&instance_json(event))));
+                    if let Some(numbered) = &event.numbered {
+                        frames.push((frame + 1, self.global_json(&sync_json(event, numbered))));
                     }
                 }
             }
@@ -188,9 +188,9 @@ impl StreamEvent {
         }
     }
 
-    fn api_json(&self, told: &WireEvent) -> String {
-        let (id, kind) = (json_string(&told.id), json_string(&told.kind));
-        let durable = told.numbered.as_ref().map(|numbered| {
+    fn api_json(&self, event: &WireEvent) -> String {
+        let (id, kind) = (json_string(&event.id), json_string(&event.kind));
+        let durable = event.numbered.as_ref().map(|numbered| {
             let (seq, session) = (numbered.seq, json_string(numbered.session.as_str()));
             format!(r#""durable":{{"aggregateID":{session},"seq":{seq},"version":1}},"#)
         });
@@ -199,23 +199,23 @@ impl StreamEvent {
             format!(r#""location":{{"directory":{directory}}},"#)
         });
         let (durable, location) = (durable.unwrap_or_default(), location.unwrap_or_default());
-        let data = &told.properties;
+        let data = &event.properties;
         format!(r#"{{"id":{id},"type":{kind},{durable}{location}"data":{data}}}"#)
     }
 }
 
 /// An event as `/event` shows it.
-fn instance_json(told: &WireEvent) -> String {
-    let (id, kind) = (json_string(&told.id), json_string(&told.kind));
-    format!(r#"{{"id":{id},"type":{kind},"properties":{}}}"#, told.properties)
+fn instance_json(event: &WireEvent) -> String {
+    let (id, kind) = (json_string(&event.id), json_string(&event.kind));
+    format!(r#"{{"id":{id},"type":{kind},"properties":{}}}"#, event.properties)
 }
 
 /// An event with its number, as replicas read it.
-fn sync_json(told: &WireEvent, numbered: &SyncNumber) -> String {
-    let id = json_string(&told.id);
+fn sync_json(event: &WireEvent, numbered: &SyncNumber) -> String {
+    let id = json_string(&event.id);
     let (kind, session) =
-        (json_string(&format!("{}.1", told.kind)), json_string(numbered.session.as_str()));
-    let (seq, data) = (numbered.seq, &told.properties);
+        (json_string(&format!("{}.1", event.kind)), json_string(numbered.session.as_str()));
+    let (seq, data) = (numbered.seq, &event.properties);
     format!(
         r#"{{"type":"sync","syncEvent":{{"id":{id},"type":{kind},"seq":{seq},"aggregateID":{session},"data":{data}}},"id":{id}}}"#
     )
@@ -234,13 +234,13 @@ pub(crate) fn sse_frame(place: Option<StreamPosition>, json: &str) -> Bytes {
 }
 
 /// A frame a stream sends of itself: that it is connected, that it lives.
-pub(crate) fn control_frame(wire: StreamFormat, place: StreamPosition, told: &WireEvent) -> Bytes {
+pub(crate) fn control_frame(wire: StreamFormat, place: StreamPosition, event: &WireEvent) -> Bytes {
     let json = match wire {
-        StreamFormat::Instance => instance_json(told),
-        StreamFormat::Global => format!(r#"{{"payload":{}}}"#, instance_json(told)),
+        StreamFormat::Instance => instance_json(event),
+        StreamFormat::Global => format!(r#"{{"payload":{}}}"#, instance_json(event)),
         StreamFormat::Api => {
-            let (id, kind) = (json_string(&told.id), json_string(&told.kind));
-            format!(r#"{{"id":{id},"type":{kind},"data":{}}}"#, told.properties)
+            let (id, kind) = (json_string(&event.id), json_string(&event.kind));
+            format!(r#"{{"id":{id},"type":{kind},"data":{}}}"#, event.properties)
         }
     };
     sse_frame(Some(place), &json)

@@ -1,4 +1,4 @@
-//! How far the streams are: an answer that closes a turn is given after what was told of it.
+//! How far the streams are: the response that ends a turn is sent after the events of the turn.
 //!
 //! OpenCode's `run --attach` prints what it hears and ends with the answer to its prompt, whatever is on its
 //! way by then; its own server tells everything first.
@@ -43,27 +43,25 @@ impl StreamProgress {
     }
 }
 
-impl EventHub {
-    /// Hands on all that is durable by now; returns when every stream had time to take it, and its
-    /// client to read it.
-    pub(crate) async fn flush_streams(&self) {
-        if self.shared.progress().slowest().is_none() {
-            return;
-        }
-        let shared = self.shared.clone();
-        let draining = tokio::task::spawn_blocking(move || {
-            if let Some(Err(error)) = shared.follow_once() {
-                tracing::warn!("the log could not be read before an answer was given: {error}");
-            }
-            shared.with_ring(EventRing::next_number)
-        });
-        let Ok(upto) = draining.await else { return };
-        let until = tokio::time::Instant::now() + MAX_FLUSH_WAIT;
-        while self.shared.progress().slowest().is_some_and(|least| least < upto)
-            && tokio::time::Instant::now() < until
-        {
-            tokio::time::sleep(FLUSH_POLL).await;
-        }
-        tokio::time::sleep(CLIENT_READ_PAUSE).await;
+/// Sends everything that is durable by now to all streams; returns when every stream had time to send it, and
+/// its client to read it.
+pub(crate) async fn flush_streams(hub: &EventHub) {
+    if hub.shared.progress().slowest().is_none() {
+        return;
     }
+    let shared = hub.shared.clone();
+    let draining = tokio::task::spawn_blocking(move || {
+        if let Some(Err(error)) = shared.follow_once() {
+            tracing::warn!("the log could not be read before an answer was given: {error}");
+        }
+        shared.with_ring(EventRing::next_number)
+    });
+    let Ok(upto) = draining.await else { return };
+    let until = tokio::time::Instant::now() + MAX_FLUSH_WAIT;
+    while hub.shared.progress().slowest().is_some_and(|least| least < upto)
+        && tokio::time::Instant::now() < until
+    {
+        tokio::time::sleep(FLUSH_POLL).await;
+    }
+    tokio::time::sleep(CLIENT_READ_PAUSE).await;
 }

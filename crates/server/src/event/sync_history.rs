@@ -76,11 +76,11 @@ impl SyncHistory {
                 r.feed().sync_after(id, after, count, &mut self.memo)
             });
             for event in read? {
-                let happening = translation::to_stream_event(engine, &self.ctx, &event);
-                let Some((told, numbered)) = happening.numbered_event() else { continue };
+                let stream_event = translation::to_stream_event(engine, &self.ctx, &event);
+                let Some((wire_event, numbered)) = stream_event.numbered_event() else { continue };
                 let row = format!(
                     r#"{{"id":"{}","aggregate_id":"{id}","seq":{},"type":"{}.1","data":{}}}"#,
-                    told.id, numbered.seq, told.kind, told.properties
+                    wire_event.id, numbered.seq, wire_event.kind, wire_event.properties
                 );
                 rows.push((numbered.seq, event.cursor.0, row));
             }
@@ -205,15 +205,15 @@ fn skip_known_events<'e>(
     });
     let (slots, here) = read?;
     for ((slot, here), event) in slots.iter().zip(&here).zip(events) {
-        let happening = translation::to_stream_event(engine, ctx, here);
-        let Some((told, _)) = happening.numbered_event() else { continue };
+        let stream_event = translation::to_stream_event(engine, ctx, here);
+        let Some((wire_event, _)) = stream_event.numbered_event() else { continue };
         if slot.compacted {
             continue;
         }
-        let same = event.kind == format!("{}.1", told.kind)
+        let same = event.kind == format!("{}.1", wire_event.kind)
             && without_derived_fields(&event.data)
                 == without_derived_fields(
-                    &serde_json::from_str(&told.properties).unwrap_or_default(),
+                    &serde_json::from_str(&wire_event.properties).unwrap_or_default(),
                 );
         if !same {
             let words = format!("{id} diverged at number {}", event.seq);

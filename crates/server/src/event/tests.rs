@@ -90,20 +90,20 @@ fn published_event_follows_log_and_dispose_ends_the_stream() {
         }
         let gone = json!({ "directory": home.project });
         home.hub.publish(&home.project, "server.instance.disposed", &gone);
-        let told = read_stream(stream).await;
+        let received = read_stream(stream).await;
         let said = |event: &Value| match event["type"].as_str() {
             Some("session.created") => event["properties"]["info"]["title"].clone(),
             _ => event["properties"]["message"].clone(),
         };
-        assert_eq!(told[0]["type"], "server.connected");
+        assert_eq!(received[0]["type"], "server.connected");
         for nth in 0..50 {
-            let pair = &told[1 + 2 * nth..3 + 2 * nth];
+            let pair = &received[1 + 2 * nth..3 + 2 * nth];
             assert_eq!(pair[0]["type"], "session.created");
             assert_eq!((said(&pair[0]), said(&pair[1])), (json!(format!("{nth}")), json!(nth)));
         }
-        assert_eq!(told[101]["type"], "server.instance.disposed");
-        assert_eq!(told[101]["properties"], gone);
-        assert_eq!(told.len(), 102);
+        assert_eq!(received[101]["type"], "server.instance.disposed");
+        assert_eq!(received[101]["properties"], gone);
+        assert_eq!(received.len(), 102);
     });
 }
 
@@ -116,8 +116,8 @@ fn global_stream_has_directories_and_ends_when_hub_closes() {
         home.hub.publish(&home.project, "file.edited", json!({ "file": "/x" }));
         home.hub.publish_globally("global.disposed", json!({}));
         // The last event is read before the hub closes.
-        let told = read_and(stream, "global.disposed", || home.hub.close()).await;
-        let find = |kind: &str| told.iter().find(|event| event["payload"]["type"] == kind);
+        let received = read_and(stream, "global.disposed", || home.hub.close()).await;
+        let find = |kind: &str| received.iter().find(|event| event["payload"]["type"] == kind);
         let edited = find("file.edited").expect("told");
         assert_eq!(edited["directory"], json!(home.project));
         let made = find("session.created").expect("told");

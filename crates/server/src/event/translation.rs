@@ -16,29 +16,29 @@ use turnstone_store::{Context, FeedBody, FeedEvent, FeedSession, HistoricalSessi
 use super::event_id::event_id;
 use super::stream_event::{EventScope, StreamEvent, SyncNumber, WireEvent};
 
-/// What clients are told of an event of the log; nothing of some.
+/// What an event of the log is for clients; some have no counterpart.
 pub(crate) fn to_stream_event(engine: &Engine, ctx: &Context, event: &FeedEvent) -> StreamEvent {
     let place = event.session.as_ref().and_then(|session| session.location.as_ref());
-    let mut scene = EventScope {
+    let mut scope = EventScope {
         directory: place.map(|place| place.0.as_str().into()),
         project: place.map(|place| place.1.as_str().into()),
     };
     if let FeedBody::Project(project) = &event.body {
-        scene.project = Some(project.id.as_str().into());
+        scope.project = Some(project.id.as_str().into());
     }
-    if let FeedBody::Worktree { project, news } = &event.body {
-        scene.project = Some(project.as_str().into());
-        scene.directory = Some(news.directory.as_str().into());
+    if let FeedBody::Worktree { project, event: creation } = &event.body {
+        scope.project = Some(project.as_str().into());
+        scope.directory = Some(creation.directory.as_str().into());
     }
-    let told = wire_events(engine, ctx, event);
+    let events = wire_events(engine, ctx, event);
     let id = event.session.as_ref().map(|session| session.id.clone());
-    StreamEvent::from_log(event.cursor, id, scene, told)
+    StreamEvent::from_log(event.cursor, id, scope, events)
 }
 
 fn wire_events(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Vec<WireEvent> {
     let says = event_properties(engine, ctx, event);
     let name = |nth| event_id(event.cursor, event.time, nth);
-    let mut told: Vec<WireEvent> = says
+    let mut events: Vec<WireEvent> = says
         .into_iter()
         .enumerate()
         .map(|(nth, (kind, properties))| WireEvent::new(name(nth), kind, &properties))
@@ -47,21 +47,21 @@ fn wire_events(engine: &Engine, ctx: &Context, event: &FeedEvent) -> Vec<WireEve
     let session = event.session.as_ref();
     let numbered =
         session.and_then(|s| Some(SyncNumber { session: s.id.clone(), seq: s.sync_seq? }));
-    if let (Some(first), true) = (told.first_mut(), event.kind.is_opencode_durable()) {
+    if let (Some(first), true) = (events.first_mut(), event.kind.is_opencode_durable()) {
         first.numbered = numbered;
     }
-    told
+    events
 }
 
 type EventProperties = Vec<(&'static str, Value)>;
 
-#[expect(clippy::wildcard_enum_match_arm, reason = "the rest is said beside the conversation")]
+#[expect(clippy::wildcard_enum_match_arm, reason = "the rest is not part of the conversation")]
 fn event_properties(engine: &Engine, ctx: &Context, event: &FeedEvent) -> EventProperties {
     if let FeedBody::Project(project) = &event.body {
         return vec![("project.updated", wire::project_info(project))];
     }
-    if let FeedBody::Worktree { news, .. } = &event.body {
-        return vec![(event.kind.name(), wire::worktree_info(news))];
+    if let FeedBody::Worktree { event: creation, .. } = &event.body {
+        return vec![(event.kind.name(), wire::worktree_info(creation))];
     }
     let Some(session) = &event.session else { return Vec::new() };
     let id = &session.id;
@@ -99,7 +99,7 @@ fn event_properties(engine: &Engine, ctx: &Context, event: &FeedEvent) -> EventP
     }
 }
 
-/// What is said beside the conversation.
+/// Events that are not part of the conversation.
 #[expect(clippy::wildcard_enum_match_arm, reason = "what OpenCode has no word for is not said")]
 fn session_event_properties(id: &SessionId, body: &FeedBody) -> EventProperties {
     match body {
@@ -220,7 +220,7 @@ fn historical_session_json(engine: &Engine, ctx: &Context, then: &HistoricalSess
         (Some(head), true) => match engine.history().reverts().view(ctx, &session.id) {
             Ok(view) => view,
             Err(error) => {
-                tracing::warn!("where {} stands is told without its diff: {error}", session.id);
+                tracing::warn!("the position of {} is sent without its diff: {error}", session.id);
                 Some(revert_without_diff(head))
             }
         },

@@ -25,7 +25,7 @@ pub(super) struct V2Event {
 }
 
 impl V2Event {
-    /// True if whoever is at `place` has seen it.
+    /// True if a client at `place` has seen it.
     pub(super) fn is_before(&self, place: StreamPosition) -> bool {
         place.includes(self.place.cursor, self.place.frame.unwrap_or(u32::MAX))
     }
@@ -40,12 +40,12 @@ pub(super) fn v2_events(
 ) -> Result<Vec<V2Event>, StoreError> {
     let numbered = event.session.as_ref().and_then(|it| Some((&it.id, it.sync_seq?)));
     let Some((session, seq)) = numbered else { return Ok(Vec::new()) };
-    let told = match v2_payloads(engine, ctx, session, event) {
+    let payloads = match v2_payloads(engine, ctx, session, event) {
         // A message that is gone has no more to say.
         Err(StoreError::NoMessage { .. }) => return Ok(Vec::new()),
-        told => told?,
+        payloads => payloads?,
     };
-    let last = told.len().saturating_sub(1);
+    let last = payloads.len().saturating_sub(1);
     let show = |(nth, (kind, mut data)): (usize, V2Payload)| {
         data.insert("timestamp".to_owned(), json!(event.time.0));
         data.insert("sessionID".to_owned(), json!(session));
@@ -60,7 +60,7 @@ pub(super) fn v2_events(
             StreamPosition { cursor: LogCursor(seq), frame: (nth < last).then_some(nth as u32) };
         V2Event { place, json: json.to_string() }
     };
-    Ok(told.into_iter().enumerate().map(show).collect())
+    Ok(payloads.into_iter().enumerate().map(show).collect())
 }
 
 #[expect(clippy::wildcard_enum_match_arm, reason = "the rest has no words there")]
@@ -121,7 +121,7 @@ fn message_payload(
     }
 }
 
-/// A prompt that asks for a compaction is told as that.
+/// A prompt that asks for a compaction is sent as a compaction.
 fn prompt_payload(message: &Message, parts: &[Part]) -> Option<V2Payload> {
     if parts.iter().any(|part| matches!(part.body, PartBody::Compaction(_))) {
         return None;
@@ -152,7 +152,7 @@ fn is_summary(answer: &AssistantMessage) -> bool {
 
 fn part_payload(message: &Message, part: &Value, is_first: bool) -> Option<V2Payload> {
     let MessageBody::Assistant(answer) = &message.body else { return None };
-    // The words of a summary are told with the compaction they are the end of.
+    // The text of a summary is sent with the compaction that it ends.
     if is_summary(answer) {
         return None;
     }

@@ -1,4 +1,4 @@
-//! What changed of a session beside its words, in the second interface: agent, model, where it stands.
+//! Changes of a session other than its messages, in the second interface: agent, model, position.
 
 use serde_json::json;
 use turnstone_engine::Engine;
@@ -10,7 +10,7 @@ use super::v2_event::{V2Payload, v2_payload};
 /// What an event of a session says of it.
 ///
 /// There a switch is a message of its own. Here it is none: its name is made of the place of the event, so
-/// it is the same whenever it is read. Where a session stands is told without the diff against the
+/// it is the same whenever it is read. The position of a session is sent without the diff against the
 /// disk, which is another one whenever it is read.
 pub(super) fn session_delta_payloads(
     engine: &Engine,

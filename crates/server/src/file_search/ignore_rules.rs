@@ -116,7 +116,7 @@ impl RuleBudget {
         taken
     }
 
-    /// Takes back the memory of rules that are dropped.
+    /// Releases the memory of rules that are dropped.
     pub(crate) fn release(&mut self, rules: &CompiledRules) {
         self.memory += rules.memory;
     }

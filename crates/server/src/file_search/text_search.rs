@@ -8,7 +8,7 @@ use std::path::Path;
 
 use regex_automata::Input;
 use regex_automata::meta::Regex;
-use serde_json::{Value, json};
+use serde::Serialize;
 
 use super::project_walk::ProjectWalk;
 use super::search_budget::{SearchBudget, SearchTruncation};
@@ -43,12 +43,37 @@ pub(crate) fn parse_pattern(pattern: &str) -> Result<Regex, ApiError> {
     })
 }
 
-/// The first lines that match, in the order of paths, in OpenCode's shape.
+/// A line that matches, in OpenCode's shape.
+#[derive(Serialize)]
+pub(crate) struct LineMatch {
+    path: MatchText,
+    lines: MatchText,
+    line_number: usize,
+    absolute_offset: usize,
+    submatches: Vec<Submatch>,
+}
+
+/// A text of a match.
+#[derive(Serialize)]
+struct MatchText {
+    text: String,
+}
+
+/// One match in a line, with its bytes in the line.
+#[derive(Serialize)]
+struct Submatch {
+    #[serde(rename = "match")]
+    matched: MatchText,
+    start: usize,
+    end: usize,
+}
+
+/// The first lines that match, in the order of paths.
 pub(crate) fn find_lines(
     directory: &Path,
     regex: &Regex,
     budget: &mut SearchBudget,
-) -> Result<Vec<Value>, ConfinedPathError> {
+) -> Result<Vec<LineMatch>, ConfinedPathError> {
     let root = ConfinedRoot::open(directory)?;
     let mut walk = ProjectWalk::new(&root, directory, budget)?;
     let mut found = Vec::new();
@@ -85,7 +110,7 @@ fn search_file(
     path: &str,
     bytes: &[u8],
     budget: &mut SearchBudget,
-    found: &mut Vec<Value>,
+    found: &mut Vec<LineMatch>,
 ) {
     let head = bytes.get(..8_192.min(bytes.len())).unwrap_or_default();
     if head.contains(&0) {
@@ -100,15 +125,17 @@ fn search_file(
         if matches.is_empty() {
             continue;
         }
-        let submatches: Vec<Value> = matches
-            .into_iter()
-            .map(|(start, end)| {
-                let text = shorten(bare.get(start..end).unwrap_or_default());
-                json!({ "match": { "text": text }, "start": start, "end": end })
-            })
-            .collect();
-        found.push(json!({ "path": { "text": path }, "lines": { "text": shorten(line) },
-            "line_number": index + 1, "absolute_offset": start, "submatches": submatches }));
+        let submatch = |(start, end)| {
+            let text = shorten(bare.get(start..end).unwrap_or_default());
+            Submatch { matched: MatchText { text }, start, end }
+        };
+        found.push(LineMatch {
+            path: MatchText { text: path.to_owned() },
+            lines: MatchText { text: shorten(line) },
+            line_number: index + 1,
+            absolute_offset: start,
+            submatches: matches.into_iter().map(submatch).collect(),
+        });
         if found.len() > MAX_LINES {
             return;
         }

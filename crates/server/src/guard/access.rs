@@ -20,6 +20,7 @@ use crate::error::ApiError;
 use crate::project_directory::RequestedDirectory;
 use crate::request_context::{self, RequestContext, RequestDigest};
 use crate::request_input::read_body;
+use crate::runner_registry::{check_runner_directory, check_session_reach};
 
 /// Who may call a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,7 +196,7 @@ async fn check(
     if let Some((_, session)) = session {
         // What is no id is refused by the handler.
         if let Ok(id) = session.parse::<SessionId>() {
-            app.run_blocking(move |app| app.check_session_reach(&ctx, &id)).await?;
+            app.run_blocking(move |app| check_session_reach(app, &ctx, &id)).await?;
         }
         return Ok(request);
     }
@@ -207,7 +208,7 @@ async fn check(
     let (mut parts, body) = request.into_parts();
     let asked = RequestedDirectory::from_request_parts(&mut parts, app).await?;
     // Whether a directory outside of its reach exists is not for a runner to know.
-    app.run_blocking(move |app| app.check_runner_directory(&ctx, &asked.directory)).await?;
+    app.run_blocking(move |app| check_runner_directory(app, &ctx, &asked.directory)).await?;
     Ok(Request::from_parts(parts, body))
 }
 

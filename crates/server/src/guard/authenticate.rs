@@ -6,7 +6,7 @@ use axum::extract::{ConnectInfo, Request};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 
-use super::password::{self, PresentedCredentials};
+use super::password::{self, CredentialCheck};
 use super::password_failures::DelayedAnswer;
 use crate::app::AppState;
 use crate::connection::ConnectionHandle;
@@ -43,24 +43,24 @@ pub(super) fn authenticate(app: &AppState, request: &Request) -> Result<(), Box<
     let is_own = peer.is_some_and(|peer| peer.transport == Transport::Unix);
     let presented = match wanted {
         Some(wanted) if !is_own => password::check_credentials(wanted, request),
-        Some(_) | None => PresentedCredentials::Right,
+        Some(_) | None => CredentialCheck::Right,
     };
-    let is_known = presented == PresentedCredentials::Right;
+    let is_known = presented == CredentialCheck::Right;
     let rate = if is_known { &rates.authenticated } else { &rates.anonymous };
     if peer.is_some_and(|peer| !rate.try_acquire(peer.id, now)) {
         return Err(AuthRejection::immediate(too_many_requests("too many requests")));
     }
     match presented {
-        PresentedCredentials::Right => {
+        CredentialCheck::Right => {
             if let Some(connection) = request.extensions().get::<ConnectionHandle>() {
                 connection.set_authenticated();
             }
             Ok(())
         }
-        PresentedCredentials::Nothing => {
+        CredentialCheck::Nothing => {
             Err(AuthRejection::immediate(unauthorized(request.uri().path())))
         }
-        PresentedCredentials::Wrong => {
+        CredentialCheck::Wrong => {
             let Some(peer) = peer else {
                 return Err(AuthRejection::immediate(unauthorized(request.uri().path())));
             };

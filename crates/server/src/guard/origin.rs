@@ -1,4 +1,4 @@
-//! Web pages: which origins may send requests, and what their browsers are told.
+//! Web pages: which origins may send requests, and the headers for their browsers.
 //!
 //! A browser names the page behind a request in `Origin` and says in `Sec-Fetch-Site` how that page relates to
 //! this server; pages cannot forge either. A request with neither comes from a native client. `Sec-Fetch-Mode`

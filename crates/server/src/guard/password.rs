@@ -11,7 +11,7 @@ use crate::settings::Credentials;
 
 /// What a request says about who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum PresentedCredentials {
+pub(super) enum CredentialCheck {
     /// The right name and password.
     Right,
     /// Others.
@@ -21,7 +21,7 @@ pub(super) enum PresentedCredentials {
 }
 
 /// Compares the credentials of a request with those that are wanted.
-pub(super) fn check_credentials(wanted: &Credentials, request: &Request) -> PresentedCredentials {
+pub(super) fn check_credentials(wanted: &Credentials, request: &Request) -> CredentialCheck {
     let named = request.headers().get(header::AUTHORIZATION);
     let basic = named.and_then(|value| value.to_str().ok()).and_then(|value| value.split_once(' '));
     let basic = basic.and_then(|(scheme, token)| {
@@ -30,11 +30,11 @@ pub(super) fn check_credentials(wanted: &Credentials, request: &Request) -> Pres
     let query = QueryParams::parse(request.uri().query().unwrap_or_default());
     let token = basic.or_else(|| query.get("auth_token").map(str::to_owned));
     match token {
-        Some(token) if is_matching_token(wanted, &token) => PresentedCredentials::Right,
-        Some(_) => PresentedCredentials::Wrong,
+        Some(token) if is_matching_token(wanted, &token) => CredentialCheck::Right,
+        Some(_) => CredentialCheck::Wrong,
         // A header of any other form is an attempt as well.
-        None if named.is_some() => PresentedCredentials::Wrong,
-        None => PresentedCredentials::Nothing,
+        None if named.is_some() => CredentialCheck::Wrong,
+        None => CredentialCheck::Nothing,
     }
 }
 

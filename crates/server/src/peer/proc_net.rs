@@ -11,7 +11,7 @@ const TABLES: [&str; 2] = ["/proc/net/tcp", "/proc/net/tcp6"];
 /// The socket that has exactly these two ends; `None` if there is none.
 ///
 /// Looked for twice: the kernel reads the fields of a row one after the other, and a socket that is
-/// closed in between shows the inode it had beside user 0.
+/// closed in between shows the inode it had with user 0.
 pub(super) fn find_socket(local: SocketAddr, remote: SocketAddr) -> io::Result<Option<SocketRow>> {
     let first = find_socket_once(local, remote)?;
     let again = if first.is_some() { find_socket_once(local, remote)? } else { None };

@@ -1,7 +1,7 @@
 //! Asks the kernel for one TCP socket by its exact addresses, over netlink (`sock_diag(7)`).
 //!
 //! One request of 72 bytes and one answer of a fixed layout: less than what a library for netlink needs
-//! to be told. The kernel answers within the call that sends the request, so nothing here waits.
+//! to be known. The kernel answers within the call that sends the request, so nothing here waits.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};

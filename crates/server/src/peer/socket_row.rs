@@ -12,7 +12,7 @@ pub(super) struct SocketRow {
 }
 
 impl SocketRow {
-    /// The user who holds the socket; `None` if that cannot be told.
+    /// The user who holds the socket; `None` if that is unknown.
     ///
     /// A socket that its process has closed lives on in the table without an inode, and then its user
     /// reads as 0: that is not root.

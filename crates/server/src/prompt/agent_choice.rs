@@ -6,7 +6,7 @@ use turnstone_core::redact::redact_text;
 use turnstone_store::Context;
 
 use crate::app::AppState;
-use crate::config::{AgentConfig, OpenCodeConfig};
+use crate::config::{AgentConfig, OpenCodeConfig, ProviderConfig, project_config};
 use crate::error::ApiError;
 use crate::project_directory::ProjectDirectory;
 
@@ -33,62 +33,60 @@ pub(crate) struct ChosenAgent {
     pub(crate) model: ModelRef,
 }
 
-impl AppState {
-    /// Finds who answers a prompt: what is asked for, else the agent's model, else the session's,
-    /// else that of its newest prompt, else what is configured.
-    pub(crate) fn choose_agent(
-        &self,
-        ctx: &Context,
-        session: &Session,
-        place: Option<&ProjectDirectory>,
-        wanted: &RequestedAgent,
-    ) -> Result<ChosenAgent, ApiError> {
-        let config = place.map(|place| self.project_config(place)).transpose()?.unwrap_or_default();
-        let agents = config.agents()?;
-        let agent = find_agent(&agents, wanted.agent.as_deref())?;
-        let own = agent.model().map(|(provider, model)| (provider.to_owned(), model.to_owned()));
-        let (named, from_agent) = match (&wanted.model, &own) {
-            (Some(model), own) => (Some(model.clone()), Some(model) == own.as_ref()),
-            (None, Some(own)) => (Some(own.clone()), true),
-            (None, None) => (None, false),
-        };
-        let variant = agent.fields.get("variant").and_then(Value::as_str).filter(|_| from_agent);
-        let variant = wanted.variant.clone().or(variant.map(str::to_owned));
-        let model = match named {
-            Some((provider, model)) => model_ref(provider, model, variant),
-            None => {
-                let mut current = self.current_model(ctx, session, &config)?;
-                current.variant = variant.or(current.variant);
-                current
-            }
-        };
-        Ok(ChosenAgent { agent: agent.name.clone(), model })
-    }
+/// Finds who answers a prompt: what is asked for, else the agent's model, else the session's,
+/// else that of its newest prompt, else what is configured.
+pub(crate) fn choose_agent(
+    app: &AppState,
+    ctx: &Context,
+    session: &Session,
+    place: Option<&ProjectDirectory>,
+    wanted: &RequestedAgent,
+) -> Result<ChosenAgent, ApiError> {
+    let config = place.map(|place| project_config(app, place)).transpose()?.unwrap_or_default();
+    let agents = AgentConfig::list(&config)?;
+    let agent = find_agent(&agents, wanted.agent.as_deref())?;
+    let own = agent.model().map(|(provider, model)| (provider.to_owned(), model.to_owned()));
+    let (named, from_agent) = match (&wanted.model, &own) {
+        (Some(model), own) => (Some(model.clone()), Some(model) == own.as_ref()),
+        (None, Some(own)) => (Some(own.clone()), true),
+        (None, None) => (None, false),
+    };
+    let variant = agent.fields.get("variant").and_then(Value::as_str).filter(|_| from_agent);
+    let variant = wanted.variant.clone().or(variant.map(str::to_owned));
+    let model = match named {
+        Some((provider, model)) => model_ref(provider, model, variant),
+        None => {
+            let mut current = current_model(app, ctx, session, &config)?;
+            current.variant = variant.or(current.variant);
+            current
+        }
+    };
+    Ok(ChosenAgent { agent: agent.name.clone(), model })
+}
 
-    /// The model of a session when nobody names one.
-    fn current_model(
-        &self,
-        ctx: &Context,
-        session: &Session,
-        config: &OpenCodeConfig,
-    ) -> Result<ModelRef, ApiError> {
-        if let Some(model) = &session.model {
-            let variant = model.variant.clone().filter(|variant| variant != NO_VARIANT);
-            return Ok(model_ref(model.provider.clone(), model.id.clone(), variant));
-        }
-        if let Some(next) = self.engine().turns().find_next_agent(ctx, &session.id)? {
-            return Ok(next.model);
-        }
-        if let Some((provider, model)) = config.default_model().and_then(|m| m.split_once('/')) {
-            return Ok(model_ref(provider.to_owned(), model.to_owned(), None));
-        }
-        let defaults = config.default_models()?;
-        let first = defaults.into_iter().find_map(|(provider, model)| {
-            Some(model_ref(provider, model.as_str()?.to_owned(), None))
-        });
-        // A message names a model; this one says that there is none.
-        Ok(first.unwrap_or_else(|| model_ref("turnstone".to_owned(), "none".to_owned(), None)))
+/// The model of a session when nobody names one.
+fn current_model(
+    app: &AppState,
+    ctx: &Context,
+    session: &Session,
+    config: &OpenCodeConfig,
+) -> Result<ModelRef, ApiError> {
+    if let Some(model) = &session.model {
+        let variant = model.variant.clone().filter(|variant| variant != NO_VARIANT);
+        return Ok(model_ref(model.provider.clone(), model.id.clone(), variant));
     }
+    if let Some(next) = app.engine().turns().find_next_agent(ctx, &session.id)? {
+        return Ok(next.model);
+    }
+    if let Some((provider, model)) = config.default_model().and_then(|m| m.split_once('/')) {
+        return Ok(model_ref(provider.to_owned(), model.to_owned(), None));
+    }
+    let defaults = ProviderConfig::default_models(&ProviderConfig::list(config)?);
+    let first = defaults
+        .into_iter()
+        .find_map(|(provider, model)| Some(model_ref(provider, model.as_str()?.to_owned(), None)));
+    // A message names a model; this one says that there is none.
+    Ok(first.unwrap_or_else(|| model_ref("turnstone".to_owned(), "none".to_owned(), None)))
 }
 
 fn model_ref(provider: String, model: String, variant: Option<String>) -> ModelRef {

@@ -11,6 +11,11 @@ mod prompt_file;
 mod prompt_flow;
 mod prompt_input;
 
-pub(crate) use agent_choice::{ChosenAgent, RequestedAgent};
+pub(crate) use agent_choice::{ChosenAgent, RequestedAgent, choose_agent};
+pub(crate) use answer::{end_driven_turn, new_answer};
 pub(crate) use command_template::{TemplatePiece, find_mentions, shell_parameters};
+pub(crate) use prompt_flow::{
+    drain_inbox_without_runner, find_earlier_prompt, prompt_and_wait, prompt_in_background,
+    wait_for_earlier_answer,
+};
 pub(crate) use prompt_input::{FileInput, PartInput, PartInputKind, PromptInput, read_model};

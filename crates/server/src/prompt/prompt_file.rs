@@ -44,7 +44,7 @@ impl FileUrl {
         Some(Self { path: PathBuf::from(path), start: number("start"), end: number("end") })
     }
 
-    /// The path as it is told.
+    /// The path as it is shown.
     pub(super) fn display(&self) -> String {
         self.path.display().to_string()
     }

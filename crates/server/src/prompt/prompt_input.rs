@@ -77,7 +77,7 @@ impl FileInput {
 }
 
 impl PromptInput {
-    /// A prompt that says `parts` and asks whoever answers in this session.
+    /// A prompt of `parts` for the usual agent of the session.
     pub(crate) fn from_parts(parts: Vec<PartInput>) -> Self {
         Self {
             message: None,

@@ -8,7 +8,7 @@ use crate::error::ApiError;
 
 /// Reads the id `text` of the path segment `name`.
 ///
-/// OpenCode answers a session id that is none with an internal error; here it is the client's mistake.
+/// OpenCode answers an invalid session id with an internal error; here it is an error of the client.
 pub(crate) fn parse_path_id<T: TryFrom<String>>(
     name: &str,
     prefix: &str,

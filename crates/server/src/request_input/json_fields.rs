@@ -215,7 +215,7 @@ fn non_negative_integer(value: &Value) -> Option<u64> {
     value.as_u64().or_else(|| value.as_f64().filter(is_whole).map(|number| number as u64))
 }
 
-/// Where in the body something is, as it is told.
+/// The position in the body, as an error shows it.
 fn path_suffix(place: &[String]) -> String {
     if place.is_empty() { String::new() } else { format!("\n  at {}", place.concat()) }
 }

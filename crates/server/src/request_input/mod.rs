@@ -1,4 +1,4 @@
-//! What comes in: bodies, queries and ids, each refused with the place where it goes wrong.
+//! Input: bodies, queries and ids, each refused with the position of the error.
 //!
 //! The words of a refusal are those OpenCode's server uses, so that a client shows the same.
 

@@ -1,8 +1,7 @@
-//! Stopping whatever a session does.
+//! Aborting the open turn of a session.
 
 use std::time::Duration;
 
-use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use turnstone_core::id::SessionId;
@@ -10,14 +9,15 @@ use turnstone_core::model::SessionStatus;
 use turnstone_engine::{AbortOutcome, EngineError};
 use turnstone_store::{Context, StoreError};
 
-use super::session::session_id;
 use crate::app::AppState;
+use crate::driven_turn::abort_driven_turn;
 use crate::error::ApiError;
 use crate::request_context::RequestContext;
+use crate::request_scope::SessionRequest;
 
-/// How long the end of a command is waited for.
+/// How long to wait for a command to end.
 const MAX_WAIT: Duration = Duration::from_secs(8);
-/// How often it is looked for.
+/// How often to look whether it has.
 const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 pub(super) fn routes() -> Router<AppState> {
@@ -26,11 +26,8 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// `POST /session/{sessionID}/abort`: true whether there was anything to stop or not.
 pub(super) async fn abort(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
+    SessionRequest { app, caller: RequestContext(ctx), id }: SessionRequest,
 ) -> Result<Json<bool>, ApiError> {
-    let id = session_id(&session)?;
     let (asked, name) = (ctx.clone(), id.clone());
     let is_ending = app.run_blocking(move |app| request_stop(app, &asked, &name)).await?;
     let until = tokio::time::Instant::now() + MAX_WAIT;
@@ -48,7 +45,7 @@ pub(super) async fn abort(
     Ok(Json(true))
 }
 
-/// Stops the turn of a session, whoever runs it; true if its end is still to come.
+/// Stops the open turn of a session, in whichever process it runs; true if it has not ended yet.
 fn request_stop(app: &AppState, ctx: &Context, id: &SessionId) -> Result<bool, ApiError> {
     let asked = match app.engine().turns().aborts().request(ctx, id) {
         Ok(AbortOutcome::Requested(turn)) => turn,
@@ -59,13 +56,13 @@ fn request_stop(app: &AppState, ctx: &Context, id: &SessionId) -> Result<bool, A
         }
         Err(error) => return Err(error.into()),
     };
-    // A command of ours hears of it by itself.
+    // A command of this process notices the request by itself.
     if app.runners().is_command_running(id) {
         return Ok(true);
     }
     // So does another process that runs the turn.
     let Some(turn) = app.engine().turns().claim(ctx, id, &asked)? else { return Ok(true) };
     // A program outside drives it, under our lease: its next call learns that the turn has ended.
-    app.abort_driven_turn(ctx, &turn)?;
+    abort_driven_turn(app, ctx, &turn)?;
     Ok(false)
 }

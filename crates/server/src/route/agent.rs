@@ -1,28 +1,22 @@
 //! The agents.
 
 use axum::Router;
-use axum::extract::State;
 use axum::routing::get;
 
+use super::config::show_config;
 use crate::app::AppState;
 use crate::config::{AgentConfig, ShownConfig};
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::RequestContext;
+use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/agent", get(list))
 }
 
 /// `GET /agent`
-async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<ShownConfig, ApiError> {
-    app.run_blocking(move |app| {
-        let agents = app.requested_config(&ctx, &asked)?.agents()?;
-        Ok(ShownConfig::new(agents.iter().map(AgentConfig::to_json).collect()))
+async fn list(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
+    show_config(request, |config| {
+        Ok(AgentConfig::list(config)?.iter().map(AgentConfig::to_json).collect())
     })
     .await
 }

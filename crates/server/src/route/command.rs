@@ -2,23 +2,26 @@
 
 use std::path::Path as FilePath;
 
-use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{AgentPart, ExtraFields, PartBody, Session, SubtaskPart, TextPart};
 
-use super::session::session_id;
 use crate::app::AppState;
-use crate::config::{AgentConfig, CommandConfig};
+use crate::config::{AgentConfig, CommandConfig, project_config};
 use crate::error::ApiError;
+use crate::project_directory::require_project_directory;
 use crate::prompt::{
-    FileInput, PartInput, PartInputKind, PromptInput, RequestedAgent, TemplatePiece, find_mentions,
-    shell_parameters,
+    FileInput, PartInput, PartInputKind, PromptInput, RequestedAgent, TemplatePiece, choose_agent,
+    find_earlier_prompt, find_mentions, prompt_and_wait, shell_parameters, wait_for_earlier_answer,
 };
 use crate::request_context::RetryAwareContext;
 use crate::request_input::{JsonBody, JsonFields};
+use crate::request_scope::SessionRequest;
+use crate::session_revert::check_expected_seq;
+use crate::shell_command::template_output;
+use crate::wire_json::MessageResponse;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -26,7 +29,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/session/{session}/init", post(init))
 }
 
-/// Which command, and what it is told.
+/// Which command, with which arguments.
 struct CommandCall {
     message: Option<MessageId>,
     wanted: RequestedAgent,
@@ -64,23 +67,17 @@ impl CommandCall {
 
 /// `POST /session/{sessionID}/command`
 async fn command(
-    State(app): State<AppState>,
-    repeat: RetryAwareContext,
-    Path(session): Path<String>,
+    SessionRequest { app, caller, id }: SessionRequest<RetryAwareContext>,
     JsonBody(fields): JsonBody,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    Ok(Json(run_command(&app, &repeat, id, CommandCall::parse(fields)?).await?))
+) -> Result<Json<MessageResponse>, ApiError> {
+    Ok(Json(run_command(&app, &caller, id, CommandCall::parse(fields)?).await?))
 }
 
 /// `POST /session/{sessionID}/init`: the command of that name.
 async fn init(
-    State(app): State<AppState>,
-    repeat: RetryAwareContext,
-    Path(session): Path<String>,
+    SessionRequest { app, caller, id }: SessionRequest<RetryAwareContext>,
     JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let id = session_id(&session)?;
     let model = Some((fields.require_text("providerID")?, fields.require_text("modelID")?));
     let called = CommandCall {
         message: Some(fields.require_id("messageID", "msg")?),
@@ -89,7 +86,7 @@ async fn init(
         arguments: String::new(),
         parts: Vec::new(),
     };
-    run_command(&app, &repeat, id, called).await?;
+    run_command(&app, &caller, id, called).await?;
     Ok(Json(true))
 }
 
@@ -98,19 +95,19 @@ async fn run_command(
     repeat: &RetryAwareContext,
     id: SessionId,
     called: CommandCall,
-) -> Result<Value, ApiError> {
+) -> Result<MessageResponse, ApiError> {
     let (name, arguments) = (called.name.clone(), called.arguments.clone());
     let (fill, of) = (repeat.clone(), id.clone());
     let (session, asked) =
         app.run_blocking(move |app| build_command_prompt(app, &fill, &of, called)).await?;
     let answer = match asked {
-        CommandPrompt::New(asked) => app.prompt_and_wait(repeat, &id, *asked).await?,
+        CommandPrompt::New(asked) => prompt_and_wait(app, repeat, &id, *asked).await?,
         CommandPrompt::Earlier(message) => {
-            app.wait_for_earlier_answer(&repeat.0, &id, message).await?
+            wait_for_earlier_answer(app, &repeat.0, &id, message).await?
         }
     };
     let said = json!({ "name": name, "sessionID": id.as_str(), "arguments": arguments,
-                       "messageID": answer["info"]["id"] });
+                       "messageID": answer.info.field("id") });
     app.run_blocking(move |app| {
         app.hub().publish(&session.directory, "command.executed", said);
         Ok(())
@@ -136,14 +133,14 @@ fn build_command_prompt(
 ) -> Result<(Session, CommandPrompt), ApiError> {
     let ctx = &repeat.0;
     let session = app.engine().store().read(ctx, |r| r.sessions().get(id))?;
-    if let Some(message) = app.find_earlier_prompt(repeat, id)? {
+    if let Some(message) = find_earlier_prompt(app, repeat, id)? {
         return Ok((session, CommandPrompt::Earlier(message)));
     }
     // What a template runs must not run for a request that is refused.
-    app.check_expected_seq(ctx, id)?;
-    let place = app.require_project_directory(ctx, FilePath::new(&session.directory))?;
-    let config = app.project_config(&place)?;
-    let (commands, agents) = (config.commands()?, config.agents()?);
+    check_expected_seq(app, ctx, id)?;
+    let place = require_project_directory(app, ctx, FilePath::new(&session.directory))?;
+    let config = project_config(app, &place)?;
+    let (commands, agents) = (CommandConfig::list(&config)?, AgentConfig::list(&config)?);
     let Some(command) = commands.iter().find(|command| command.name == called.name) else {
         let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
         let (wanted, names) = (Value::from(called.name), names.join(", "));
@@ -162,7 +159,7 @@ fn build_command_prompt(
         let model = match model {
             Some(model) => Some(model),
             None => {
-                let chosen = app.choose_agent(ctx, &session, Some(&place), &called.wanted)?.model;
+                let chosen = choose_agent(app, ctx, &session, Some(&place), &called.wanted)?.model;
                 Some((chosen.provider, chosen.model))
             }
         };
@@ -193,7 +190,7 @@ fn fill_template(
     let text = pieces.into_iter().map(|piece| match piece {
         TemplatePiece::Text(text) => text,
         TemplatePiece::Output(line) => {
-            app.template_output(session, &line, (arguments, &parameters))
+            template_output(app, session, &line, (arguments, &parameters))
         }
     });
     text.collect::<String>().trim().to_owned()
@@ -220,7 +217,7 @@ fn text_with_mentions(text: &str, root: &FilePath, agents: &[AgentConfig]) -> Ve
     let whole = TextPart { text: text.to_owned(), ..TextPart::default() };
     let mut parts = vec![PartInput::plain(PartBody::Text(whole))];
     for name in find_mentions(text) {
-        // Where it really is decides; whoever reads it looks again.
+        // The real path decides; it is checked again when the file is read.
         let found = fs_err::canonicalize(root.join(&name)).ok();
         if let Some(path) = found.filter(|path| path.starts_with(root)) {
             let url = format!("file://{}", encode_path(&path));

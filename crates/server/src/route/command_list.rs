@@ -1,28 +1,22 @@
 //! The commands a client can offer.
 
 use axum::Router;
-use axum::extract::State;
 use axum::routing::get;
 
+use super::config::show_config;
 use crate::app::AppState;
 use crate::config::{CommandConfig, ShownConfig};
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::RequestContext;
+use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/command", get(list))
 }
 
 /// `GET /command`
-async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<ShownConfig, ApiError> {
-    app.run_blocking(move |app| {
-        let commands = app.requested_config(&ctx, &asked)?.commands()?;
-        Ok(ShownConfig::new(commands.iter().map(CommandConfig::to_json).collect()))
+async fn list(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
+    show_config(request, |config| {
+        Ok(CommandConfig::list(config)?.iter().map(CommandConfig::to_json).collect())
     })
     .await
 }

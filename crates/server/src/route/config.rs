@@ -7,10 +7,10 @@ use serde_json::{Value, json};
 use turnstone_store::Context;
 
 use crate::app::AppState;
-use crate::config::{OpenCodeConfig, ProviderConfig, ShownConfig};
+use crate::config::{OpenCodeConfig, ProviderConfig, ShownConfig, global_config, project_config};
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::RequestContext;
+use crate::project_directory::{RequestedDirectory, find_project_directory};
+use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -19,49 +19,48 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/global/config", get(global))
 }
 
-impl AppState {
-    /// The configuration where a request is about; of a directory that is not there, the user's own.
-    pub(super) fn requested_config(
-        &self,
-        ctx: &Context,
-        asked: &RequestedDirectory,
-    ) -> Result<OpenCodeConfig, ApiError> {
-        match self.find_project_directory(ctx, &asked.directory)? {
-            Some(place) => self.project_config(&place),
-            None => self.global_config(),
-        }
+/// The configuration that applies to a request; the user's own if the directory does not exist.
+fn requested_config(
+    app: &AppState,
+    ctx: &Context,
+    asked: &RequestedDirectory,
+) -> Result<OpenCodeConfig, ApiError> {
+    match find_project_directory(app, ctx, &asked.directory)? {
+        Some(place) => project_config(app, &place),
+        None => global_config(app),
     }
 }
 
-/// `GET /config`
-async fn read(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
+/// Answers with a part of the configuration that applies to a request.
+pub(super) async fn show_config(
+    request: DirectoryRequest,
+    select: impl FnOnce(&OpenCodeConfig) -> Result<Value, ApiError> + Send + 'static,
 ) -> Result<ShownConfig, ApiError> {
-    app.run_blocking(move |app| {
-        let config = app.requested_config(&ctx, &asked)?;
-        Ok(config.to_json(app.settings().actor.as_str()))
-    })
-    .await
+    request
+        .run(|app, ctx, asked| Ok(ShownConfig::new(select(&requested_config(app, ctx, &asked)?)?)))
+        .await
+}
+
+/// `GET /config`
+async fn read(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
+    request
+        .run(|app, ctx, asked| {
+            Ok(requested_config(app, ctx, &asked)?.to_json(app.settings().actor.as_str()))
+        })
+        .await
 }
 
 /// `GET /global/config`
 async fn global(State(app): State<AppState>) -> Result<ShownConfig, ApiError> {
-    app.run_blocking(|app| Ok(app.global_config()?.to_json_without_defaults())).await
+    app.run_blocking(|app| Ok(global_config(app)?.to_json_without_defaults())).await
 }
 
 /// `GET /config/providers`
-async fn providers(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<ShownConfig, ApiError> {
-    app.run_blocking(move |app| {
-        let config = app.requested_config(&ctx, &asked)?;
-        let shown: Vec<Value> = config.providers()?.iter().map(ProviderConfig::to_json).collect();
-        let shown = json!({ "providers": shown, "default": config.default_models()? });
-        Ok(ShownConfig::new(shown))
+async fn providers(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
+    show_config(request, |config| {
+        let providers = ProviderConfig::list(config)?;
+        let shown: Vec<Value> = providers.iter().map(ProviderConfig::to_json).collect();
+        Ok(json!({ "providers": shown, "default": ProviderConfig::default_models(&providers) }))
     })
     .await
 }

@@ -6,7 +6,7 @@ use axum::extract::{ConnectInfo, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
-use axum::routing::get;
+use axum::routing::{MethodRouter, get};
 use turnstone_core::id::SessionId;
 use turnstone_core::time::LogCursor;
 
@@ -14,15 +14,15 @@ use crate::app::AppState;
 use crate::error::ApiError;
 use crate::event::{StreamFormat, StreamPlace, StreamSubscription, history_page};
 use crate::peer::ConnectionPeer;
-use crate::project_directory::RequestedDirectory;
+use crate::project_directory::{RequestedDirectory, find_project_directory};
 use crate::request_context::RequestContext;
 use crate::request_input::QueryParams;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/event", get(instance))
-        .route("/global/event", get(global))
-        .route("/api/event", get(api))
+        .route("/global/event", all_directories(StreamFormat::Global))
+        .route("/api/event", all_directories(StreamFormat::Api))
         .route("/api/session/{session}/event", get(session_events))
         .route("/api/session/{session}/history", get(session_history))
 }
@@ -57,55 +57,35 @@ async fn instance(
 ) -> Result<Response, ApiError> {
     let after = resume_position(&headers, &query)?;
     let place = app
-        .run_blocking(move |app| Ok((app.find_project_directory(&ctx, &asked.directory)?, asked)))
+        .run_blocking(move |app| Ok((find_project_directory(app, &ctx, &asked.directory)?, asked)))
         .await;
     let (place, asked) = place?;
     let directory = place.map_or(asked.directory, |place| place.directory);
     let directory = Some(directory.to_string_lossy().into_owned());
-    app.hub()
-        .open_stream(StreamSubscription {
-            peer: peer.id,
-            wire: StreamFormat::Instance,
-            directory,
-            after,
-        })
-        .await
+    open_stream(&app, peer, StreamFormat::Instance, directory, after).await
 }
 
-/// `GET /global/event`
-async fn global(
-    State(app): State<AppState>,
-    ConnectInfo(peer): ConnectInfo<ConnectionPeer>,
-    headers: HeaderMap,
-    query: QueryParams,
-) -> Result<Response, ApiError> {
-    let after = resume_position(&headers, &query)?;
-    app.hub()
-        .open_stream(StreamSubscription {
-            peer: peer.id,
-            wire: StreamFormat::Global,
-            directory: None,
-            after,
-        })
-        .await
+/// The stream of all directories: `GET /global/event` and `GET /api/event`.
+fn all_directories(format: StreamFormat) -> MethodRouter<AppState> {
+    get(
+        move |State(app): State<AppState>,
+              ConnectInfo(peer): ConnectInfo<ConnectionPeer>,
+              headers: HeaderMap,
+              query: QueryParams| async move {
+            let after = resume_position(&headers, &query)?;
+            open_stream(&app, peer, format, None, after).await
+        },
+    )
 }
 
-/// `GET /api/event`
-async fn api(
-    State(app): State<AppState>,
-    ConnectInfo(peer): ConnectInfo<ConnectionPeer>,
-    headers: HeaderMap,
-    query: QueryParams,
+async fn open_stream(
+    app: &AppState,
+    peer: ConnectionPeer,
+    wire: StreamFormat,
+    directory: Option<String>,
+    after: Option<StreamPlace>,
 ) -> Result<Response, ApiError> {
-    let after = resume_position(&headers, &query)?;
-    app.hub()
-        .open_stream(StreamSubscription {
-            peer: peer.id,
-            wire: StreamFormat::Api,
-            directory: None,
-            after,
-        })
-        .await
+    app.hub().open_stream(StreamSubscription { peer: peer.id, wire, directory, after }).await
 }
 
 /// How many events a page of history has unless the client says otherwise, and at most.

@@ -1,20 +1,20 @@
 //! Search in a project: lines of files by an expression, files by a part of their name.
 
-use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde::Serialize;
 
+use super::empty_answers::EmptyList;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::file_search::{NameQuery, SearchTruncation, find_lines, find_names, parse_pattern};
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::RequestContext;
+use crate::project_directory::{ProjectDirectory, RequestedDirectory};
 use crate::request_input::QueryParams;
+use crate::request_scope::DirectoryRequest;
 
-/// Names that are told unless the client says otherwise.
+/// How many names are returned unless the client says otherwise.
 const DEFAULT_NAMES: usize = 10;
 /// The most names a client may ask for.
 const MAX_NAMES: usize = 200;
@@ -26,9 +26,9 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/find/symbol", get(symbols))
 }
 
-/// The answer of a search, with a header if it is not complete.
-pub(super) fn search_response(body: Json<Value>, truncations: &[SearchTruncation]) -> Response {
-    let mut response = body.into_response();
+/// The response of a search, with a header if it is not complete.
+pub(super) fn search_response(body: impl Serialize, truncations: &[SearchTruncation]) -> Response {
+    let mut response = Json(body).into_response();
     if let Some((name, value)) = SearchTruncation::header(truncations) {
         let headers = response.headers_mut();
         headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from(name.clone()));
@@ -38,18 +38,26 @@ pub(super) fn search_response(body: Json<Value>, truncations: &[SearchTruncation
 }
 
 /// `GET /find`
-async fn text(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-    query: QueryParams,
-) -> Result<Response, ApiError> {
+async fn text(request: DirectoryRequest, query: QueryParams) -> Result<Response, ApiError> {
     let regex = parse_pattern(query.require("pattern")?)?;
-    let place =
-        app.run_blocking(move |app| app.require_project_directory(&ctx, &asked.directory)).await?;
+    let app = request.app.clone();
+    let place = request.in_project(|_, _, place| Ok(place)).await?;
     let work = move |budget: &mut _| Ok(find_lines(&place.directory, &regex, budget)?);
     let (found, truncations) = app.in_flight().searches.run(work).await?;
-    Ok(search_response(Json(Value::Array(found)), &truncations))
+    Ok(search_response(found, &truncations))
+}
+
+/// The files and directories of a project whose names match.
+pub(super) async fn search_names(
+    request: DirectoryRequest,
+    wanted: NameQuery,
+) -> Result<(ProjectDirectory, Vec<(String, bool)>, Vec<SearchTruncation>), ApiError> {
+    let app = request.app.clone();
+    let place = request.in_project(|_, _, place| Ok(place)).await?;
+    let directory = place.directory.clone();
+    let work = move |budget: &mut _| Ok(find_names(&directory, &wanted, budget)?);
+    let (found, truncations) = app.in_flight().searches.run(work).await?;
+    Ok((place, found, truncations))
 }
 
 /// Reads which kind of entry a client wants.
@@ -63,12 +71,7 @@ pub(super) fn entry_kind_param(query: &QueryParams) -> Result<Option<bool>, ApiE
 }
 
 /// `GET /find/file`
-async fn names(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-    query: QueryParams,
-) -> Result<Response, ApiError> {
+async fn names(request: DirectoryRequest, query: QueryParams) -> Result<Response, ApiError> {
     let text = query.require("query")?.to_owned();
     let dirs = query.get("dirs").is_none() || query.flag("dirs")?;
     let only = entry_kind_param(&query)?.or((!dirs).then_some(false));
@@ -78,16 +81,16 @@ async fn names(
         return Err(query.invalid_param("limit", "a number from 1 to 200", &got));
     }
     let wanted = NameQuery { text, only, limit };
-    let place =
-        app.run_blocking(move |app| app.require_project_directory(&ctx, &asked.directory)).await?;
-    let work = move |budget: &mut _| Ok(find_names(&place.directory, &wanted, budget)?);
-    let (found, truncations) = app.in_flight().searches.run(work).await?;
-    let names = found.into_iter().map(|(path, _)| Value::from(path)).collect();
-    Ok(search_response(Json(names), &truncations))
+    let (_, found, truncations) = search_names(request, wanted).await?;
+    let names: Vec<String> = found.into_iter().map(|(path, _)| path).collect();
+    Ok(search_response(names, &truncations))
 }
 
-/// `GET /find/symbol`: nothing here knows the symbols of a language.
-async fn symbols(_asked: RequestedDirectory, query: QueryParams) -> Result<Json<Value>, ApiError> {
+/// `GET /find/symbol`: there is no index of symbols, so none is found.
+async fn symbols(
+    _asked: RequestedDirectory,
+    query: QueryParams,
+) -> Result<Json<EmptyList>, ApiError> {
     query.require("query")?;
-    Ok(Json(json!([])))
+    Ok(Json([]))
 }

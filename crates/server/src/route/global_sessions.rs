@@ -6,9 +6,8 @@ use axum::extract::State;
 use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde::Serialize;
 use turnstone_core::id::ProjectId;
-
 use turnstone_store::{ReadTx, SessionFilter, SessionPage, SessionRow};
 
 use crate::app::AppState;
@@ -16,12 +15,30 @@ use crate::error::ApiError;
 use crate::project_directory::list_filter_directory;
 use crate::request_context::RequestContext;
 use crate::request_input::QueryParams;
+use crate::wire_json::{StoredJson, sessions_json};
 
 /// How many sessions are listed unless the client says otherwise.
 const PAGE: usize = 100;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/experimental/session", get(list))
+}
+
+/// A session with its project.
+#[derive(Serialize)]
+struct GlobalSession {
+    #[serde(flatten)]
+    session: StoredJson,
+    project: Option<ListedProjectRef>,
+}
+
+/// The project of a listed session.
+#[derive(Serialize)]
+struct ListedProjectRef {
+    id: ProjectId,
+    worktree: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
 }
 
 /// `GET /experimental/session`
@@ -32,7 +49,7 @@ async fn list(
     State(app): State<AppState>,
     RequestContext(ctx): RequestContext,
     query: QueryParams,
-) -> Result<(HeaderMap, Json<Value>), ApiError> {
+) -> Result<(HeaderMap, Json<Vec<GlobalSession>>), ApiError> {
     let number = |key: &str| query.non_empty(key).and_then(|text| text.parse::<f64>().ok());
     let filter = SessionFilter {
         directory: list_filter_directory(&query)?,
@@ -45,36 +62,24 @@ async fn list(
     let before = number("cursor").map(SessionPage::cursor_before);
     let limit = query.non_empty("limit").and_then(|text| text.parse().ok()).unwrap_or(PAGE).max(1);
     app.run_blocking(move |app| {
-        let mut next = None;
-        let (shown, projects) = {
-            let mut projects = HashMap::new();
-            let shown = app.sessions_json(&ctx, |r| {
-                let (sessions, more) = page_by_time(r, &filter, before.as_deref(), limit)?;
-                next = more
-                    .then(|| sessions.last().map(|it| it.session.time.updated.clone()))
-                    .flatten();
-                for project in r.projects().list()? {
-                    projects.insert(project.id.clone(), project);
-                }
-                Ok(sessions)
-            })?;
-            (shown, projects)
-        };
-        let with_project = |mut session: Value| {
-            let id = session["projectID"]
-                .as_str()
-                .and_then(|id| ProjectId::try_from(id.to_owned()).ok());
-            session["project"] = match id.and_then(|id| projects.get(&id)) {
-                Some(project) => {
-                    let mut told = json!({ "id": project.id, "worktree": project.worktree });
-                    if let Some(name) = &project.name {
-                        told["name"] = Value::from(name.as_str());
-                    }
-                    told
-                }
-                None => Value::Null,
-            };
-            session
+        let (mut next, mut projects) = (None, HashMap::new());
+        let sessions = sessions_json(app, &ctx, |r| {
+            let (sessions, more) = page_by_time(r, &filter, before.as_deref(), limit)?;
+            let last = sessions.last().filter(|_| more);
+            next = last.map(|it| it.session.time.updated.clone());
+            for project in r.projects().list()? {
+                projects.insert(project.id.to_string(), project);
+            }
+            Ok(sessions)
+        })?;
+        let with_project = |session: StoredJson| {
+            let id = session.0["projectID"].as_str();
+            let project = id.and_then(|id| projects.get(id)).map(|project| ListedProjectRef {
+                id: project.id.clone(),
+                worktree: project.worktree.clone(),
+                name: project.name.clone(),
+            });
+            GlobalSession { session, project }
         };
         let mut headers = HeaderMap::new();
         if let Some(cursor) = next.and_then(|at| HeaderValue::from_str(&at.to_string()).ok()) {
@@ -82,7 +87,7 @@ async fn list(
             let names = HeaderValue::from_static("X-Next-Cursor");
             headers.insert("access-control-expose-headers", names);
         }
-        Ok((headers, Json(shown.into_iter().map(with_project).collect())))
+        Ok((headers, Json(sessions.into_iter().map(with_project).collect())))
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! Starting anew: what is remembered of directories is forgotten, and clients are told.
+//! Disposal: the cache of directories is cleared, and clients are notified.
 
 use axum::extract::State;
 use axum::routing::post;
@@ -23,8 +23,8 @@ async fn dispose(
     app.run_blocking(move |app| {
         app.project_directories().clear();
         let directory = asked.directory.to_string_lossy();
-        let told = json!({ "directory": directory });
-        app.hub().publish(&asked.directory, "server.instance.disposed", &told);
+        let properties = json!({ "directory": directory });
+        app.hub().publish(&asked.directory, "server.instance.disposed", &properties);
         Ok(Json(true))
     })
     .await

@@ -2,20 +2,18 @@
 
 use axum::Json;
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::header::{CONTENT_TYPE, HOST};
 use axum::http::{HeaderMap, HeaderValue};
 use axum::routing::get;
-use serde_json::Value;
 use turnstone_core::id::MessageId;
 use turnstone_store::ReadTx;
 
-use super::session::session_id;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::request_context::RequestContext;
 use crate::request_input::{QueryParams, parse_path_id};
-use crate::wire_json::{PART_RENDERER, message_json};
+use crate::request_scope::SessionRequest;
+use crate::wire_json::{MessageResponse, PART_RENDERER, message_response};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -25,61 +23,58 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// `GET /session/{sessionID}/message`
 async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-    asked: HeaderMap,
+    request: SessionRequest,
+    headers: HeaderMap,
     query: QueryParams,
 ) -> Result<(HeaderMap, String), ApiError> {
-    let id = session_id(&session)?;
-    let host = asked.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
+    let host = headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
     let limit = query.count("limit")?.filter(|limit| *limit > 0);
     let before = query.get("before").map(str::to_owned);
     if before.is_some() && limit.is_none() {
         return Err(ApiError::bare_bad_request());
     }
-    app.run_blocking(move |app| {
-        let most = limit.unwrap_or(usize::MAX);
-        let show = |r: &ReadTx<'_>| {
-            r.wire_json().list_messages(&id, before.as_deref(), most, PART_RENDERER)
-        };
-        let read = app.engine().store().read(&ctx, show);
-        let page = match read {
-            Err(turnstone_store::StoreError::Invalid(_)) => {
-                return Err(ApiError::bare_bad_request());
-            }
-            read => read?,
-        };
-        let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        if let (Some(cursor), Some(limit)) = (&page.before, limit) {
-            let origin = host.map(|host| format!("http://{host}")).unwrap_or_default();
-            let next = format!("/session/{id}/message?limit={limit}&before={cursor}");
-            let link = format!("<{origin}{next}>; rel=\"next\"");
-            for (name, text) in [("x-next-cursor", cursor), ("link", &link)] {
-                if let Ok(value) = HeaderValue::from_str(text) {
-                    headers.insert(name, value);
+    request
+        .run(move |app, ctx, id| {
+            let most = limit.unwrap_or(usize::MAX);
+            let render = |r: &ReadTx<'_>| {
+                r.wire_json().list_messages(id, before.as_deref(), most, PART_RENDERER)
+            };
+            let read = app.engine().store().read(ctx, render);
+            let page = match read {
+                Err(turnstone_store::StoreError::Invalid(_)) => {
+                    return Err(ApiError::bare_bad_request());
                 }
+                read => read?,
+            };
+            let mut headers = HeaderMap::new();
+            headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
+            if let (Some(cursor), Some(limit)) = (&page.before, limit) {
+                let origin = host.map(|host| format!("http://{host}")).unwrap_or_default();
+                let next = format!("/session/{id}/message?limit={limit}&before={cursor}");
+                let link = format!("<{origin}{next}>; rel=\"next\"");
+                for (name, text) in [("x-next-cursor", cursor), ("link", &link)] {
+                    if let Ok(value) = HeaderValue::from_str(text) {
+                        headers.insert(name, value);
+                    }
+                }
+                let names = HeaderValue::from_static("Link, X-Next-Cursor");
+                headers.insert("access-control-expose-headers", names);
             }
-            let names = HeaderValue::from_static("Link, X-Next-Cursor");
-            headers.insert("access-control-expose-headers", names);
-        }
-        Ok((headers, page.json))
-    })
-    .await
+            Ok((headers, page.json))
+        })
+        .await
 }
 
 /// `GET /session/{sessionID}/message/{messageID}`
 async fn read(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path((session, message)): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
+    request: SessionRequest,
+    Path((_, message)): Path<(String, String)>,
+) -> Result<Json<MessageResponse>, ApiError> {
     let message: MessageId = parse_path_id("messageID", "msg", &message)?;
-    app.run_blocking(move |app| {
-        let found = app.engine().store().read(&ctx, |r| r.messages().get(&id, &message))?;
-        Ok(Json(message_json(&found)))
-    })
-    .await
+    request
+        .run(move |app, ctx, id| {
+            let found = app.engine().store().read(ctx, |r| r.messages().get(id, &message))?;
+            Ok(Json(message_response(&found)))
+        })
+        .await
 }

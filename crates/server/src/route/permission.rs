@@ -2,11 +2,10 @@
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
-use serde_json::Value;
 use turnstone_core::id::{PermissionId, SessionId};
-use turnstone_core::model::{PermissionReply, RequestBody};
+use turnstone_core::model::{PermissionReply, RequestBody, UserRequest};
 use turnstone_core::permission::{BuiltinAgent, ReplyError, RuleDirectories, agent_rules};
 use turnstone_core::wire;
 use turnstone_engine::{BaseRules, PermissionError};
@@ -14,53 +13,59 @@ use turnstone_store::Context;
 
 use super::session::session_id;
 use crate::app::AppState;
+use crate::config::{AgentConfig, project_config, shared_rules, user_config};
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
+use crate::project_directory::{ProjectDirectory, find_project_directory};
 use crate::request_context::RequestContext;
 use crate::request_input::{JsonBody, JsonFields, parse_path_id};
+use crate::request_scope::DirectoryRequest;
+use crate::wire_json::StoredJson;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/permission", get(list))
+        .route("/permission", pending_of_kind(|it| matches!(it, RequestBody::Permission(_))))
         .route("/permission/{request}/reply", post(reply))
         .route("/session/{session}/permissions/{request}", post(respond))
 }
 
-/// `GET /permission`
-async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let is_one = |body: &RequestBody| matches!(body, RequestBody::Permission(_));
-        Ok(Json(pending_requests_json(app, &ctx, &asked, is_one)?))
-    })
-    .await
+/// The pending requests of one kind in the sessions of a directory: `GET /permission` and `GET /question`.
+pub(super) fn pending_of_kind(is_wanted: fn(&RequestBody) -> bool) -> MethodRouter<AppState> {
+    get(move |request: DirectoryRequest| list_pending(request, is_wanted))
 }
 
-/// What waits for an answer in the sessions of a directory.
-pub(super) fn pending_requests_json(
+async fn list_pending(
+    request: DirectoryRequest,
+    is_wanted: fn(&RequestBody) -> bool,
+) -> Result<Json<Vec<StoredJson>>, ApiError> {
+    request
+        .run(move |app, ctx, asked| {
+            let Some(place) = find_project_directory(app, ctx, &asked.directory)? else {
+                return Ok(Json(Vec::new()));
+            };
+            let pending = pending_in_directory(app, ctx, &place)?;
+            let wanted = pending.iter().filter(|request| is_wanted(&request.body));
+            Ok(Json(wanted.map(|request| StoredJson(wire::request_info(request))).collect()))
+        })
+        .await
+}
+
+/// The requests that wait for an answer in the sessions of a directory.
+pub(super) fn pending_in_directory(
     app: &AppState,
     ctx: &Context,
-    asked: &RequestedDirectory,
-    wanted: impl Fn(&RequestBody) -> bool,
-) -> Result<Value, ApiError> {
-    let Some(place) = app.find_project_directory(ctx, &asked.directory)? else {
-        return Ok(Value::Array(Vec::new()));
-    };
+    place: &ProjectDirectory,
+) -> Result<Vec<UserRequest>, ApiError> {
     let directory = place.directory.to_string_lossy();
-    let shown = app.engine().store().read(ctx, |r| {
-        let mut shown = Vec::new();
+    Ok(app.engine().store().read(ctx, |r| {
+        let mut pending = Vec::new();
         for request in r.requests().pending(None)? {
             let session = r.sessions().find(&request.session)?;
-            if wanted(&request.body) && session.is_some_and(|it| it.directory == directory) {
-                shown.push(wire::request_info(&request));
+            if session.is_some_and(|session| session.directory == directory) {
+                pending.push(request);
             }
         }
-        Ok(shown)
-    })?;
-    Ok(Value::Array(shown))
+        Ok(pending)
+    })?)
 }
 
 fn read_reply(fields: &mut JsonFields, key: &str) -> Result<PermissionReply, ApiError> {
@@ -115,7 +120,7 @@ fn reply_to_request(
             app.runners().notify_waiters();
             Ok(Json(true))
         }
-        // Somebody else answered first: it is not open any more, as OpenCode says it.
+        // Another client answered first: the request is not pending any more, as OpenCode says.
         Err(PermissionError::Reply(ReplyError::NoSuchRequest(_) | ReplyError::NotPending(_))) => {
             Err(unknown_permission(id))
         }
@@ -135,7 +140,7 @@ pub(super) fn base_rules(
 ) -> Result<BaseRules, ApiError> {
     let mut base = app.engine().permissions().rules().base(ctx, session)?;
     let session = app.engine().store().read(ctx, |r| r.sessions().get(session))?;
-    let place = app.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
+    let place = find_project_directory(app, ctx, std::path::Path::new(&session.directory))?;
     let Some(place) = place else { return Ok(base) };
     let name = agent.or(session.agent.as_deref()).unwrap_or("build");
     if agent.is_some() {
@@ -143,11 +148,11 @@ pub(super) fn base_rules(
         let rules = builtin.map(|agent| agent_rules(agent, &RuleDirectories::default()));
         base.agent = rules.unwrap_or_default();
     }
-    let user = app.user_config(&place.directory)?;
+    let user = user_config(app, &place.directory)?;
     // The files among them have been read by the engine; the variables have not.
-    base.user.splice(0..0, user.permission_rules()?);
-    base.user.extend(user.agent_permission_rules(name)?);
-    base.project.extend(app.project_config(&place)?.agent_permission_rules(name)?);
+    base.user.splice(0..0, shared_rules(&user)?);
+    base.user.extend(AgentConfig::own_rules_of(&user, name)?);
+    base.project.extend(AgentConfig::own_rules_of(&project_config(app, &place)?, name)?);
     Ok(base)
 }
 

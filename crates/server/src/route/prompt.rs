@@ -1,17 +1,16 @@
 //! Prompts: answered when their turn has ended, or taken in and left to events.
 
-use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::Value;
 
-use super::session::session_id;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::prompt::PromptInput;
+use crate::prompt::{PromptInput, prompt_and_wait, prompt_in_background};
 use crate::request_context::RetryAwareContext;
 use crate::request_input::JsonBody;
+use crate::request_scope::SessionRequest;
+use crate::wire_json::MessageResponse;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -21,25 +20,17 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// `POST /session/{sessionID}/message`
 async fn prompt(
-    State(app): State<AppState>,
-    repeat: RetryAwareContext,
-    Path(session): Path<String>,
+    SessionRequest { app, caller, id }: SessionRequest<RetryAwareContext>,
     JsonBody(fields): JsonBody,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    let asked = PromptInput::parse(fields)?;
-    Ok(Json(app.prompt_and_wait(&repeat, &id, asked).await?))
+) -> Result<Json<MessageResponse>, ApiError> {
+    Ok(Json(prompt_and_wait(&app, &caller, &id, PromptInput::parse(fields)?).await?))
 }
 
 /// `POST /session/{sessionID}/prompt_async`
 async fn prompt_async(
-    State(app): State<AppState>,
-    repeat: RetryAwareContext,
-    Path(session): Path<String>,
+    SessionRequest { app, caller, id }: SessionRequest<RetryAwareContext>,
     JsonBody(fields): JsonBody,
 ) -> Result<StatusCode, ApiError> {
-    let id = session_id(&session)?;
-    let asked = PromptInput::parse(fields)?;
-    app.prompt_in_background(&repeat, &id, asked).await?;
+    prompt_in_background(&app, &caller, &id, PromptInput::parse(fields)?).await?;
     Ok(StatusCode::NO_CONTENT)
 }

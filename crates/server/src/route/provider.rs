@@ -1,39 +1,29 @@
 //! Providers of models: those that are configured.
 
-use axum::extract::State;
+use axum::Router;
 use axum::routing::get;
-use axum::{Json, Router};
 use serde_json::{Value, json};
 
+use super::config::show_config;
+use super::empty_answers::empty_table;
 use crate::app::AppState;
 use crate::config::{ProviderConfig, ShownConfig};
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::RequestContext;
+use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/provider", get(list)).route("/provider/auth", get(auth))
+    // No provider offers a way to sign in here.
+    Router::new().route("/provider", get(list)).route("/provider/auth", get(empty_table))
 }
 
 /// `GET /provider`
-async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<ShownConfig, ApiError> {
-    app.run_blocking(move |app| {
-        let config = app.requested_config(&ctx, &asked)?;
-        let providers = config.providers()?;
+async fn list(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
+    show_config(request, |config| {
+        let providers = ProviderConfig::list(config)?;
         let shown: Vec<Value> = providers.iter().map(ProviderConfig::to_json).collect();
         let connected: Vec<&str> = providers.iter().map(|provider| provider.id.as_str()).collect();
-        let default = config.default_models()?;
-        let shown = json!({ "all": shown, "default": default, "connected": connected });
-        Ok(ShownConfig::new(shown))
+        let default = ProviderConfig::default_models(&providers);
+        Ok(json!({ "all": shown, "default": default, "connected": connected }))
     })
     .await
-}
-
-/// `GET /provider/auth`: there is no way to sign in here.
-async fn auth(_asked: RequestedDirectory) -> Json<Value> {
-    Json(json!({}))
 }

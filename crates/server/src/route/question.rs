@@ -2,39 +2,24 @@
 
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
-use axum::routing::{get, post};
+use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::Value;
 use turnstone_core::id::QuestionId;
 use turnstone_core::model::{RequestBody, RequestId, RequestState};
 use turnstone_engine::{EngineError, PermissionError};
 use turnstone_store::{Context, StoreError};
 
-use super::permission::pending_requests_json;
+use super::permission::pending_of_kind;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
 use crate::request_context::RequestContext;
 use crate::request_input::{JsonBody, parse_path_id};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/question", get(list))
+        .route("/question", pending_of_kind(|it| matches!(it, RequestBody::Question(_))))
         .route("/question/{request}/reply", post(reply))
         .route("/question/{request}/reject", post(reject))
-}
-
-/// `GET /question`
-async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let is_one = |body: &RequestBody| matches!(body, RequestBody::Question(_));
-        Ok(Json(pending_requests_json(app, &ctx, &asked, is_one)?))
-    })
-    .await
 }
 
 /// `POST /question/{requestID}/reply`

@@ -1,16 +1,15 @@
 //! Back to a message, and forward again, as OpenCode's clients ask for it.
 
-use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::Value;
 
-use super::session::session_id;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_context::RetryAwareContext;
 use crate::request_input::JsonBody;
-use crate::session_revert::RevertTarget;
+use crate::request_scope::SessionRequest;
+use crate::session_revert::{RevertTarget, revert_session, unrevert_session};
+use crate::wire_json::{StoredJson, session_json};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -19,37 +18,33 @@ pub(super) fn routes() -> Router<AppState> {
 }
 
 /// `POST /session/{sessionID}/revert`
+///
+/// A repeat asks for the same point, so an earlier try that was cut off is finished on the way.
 async fn revert(
-    State(app): State<AppState>,
-    // Whoever asks again asks for the same point: what was cut off is finished on the way.
-    RetryAwareContext(ctx, _): RetryAwareContext,
-    Path(session): Path<String>,
+    request: SessionRequest<RetryAwareContext>,
     JsonBody(mut fields): JsonBody,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
+) -> Result<Json<StoredJson>, ApiError> {
     let to = RevertTarget {
         message: fields.require_id("messageID", "msg")?,
         part: fields.id("partID", "prt")?,
         files: true,
     };
-    app.run_blocking(move |app| {
-        app.revert_session(&ctx, &id, &to)?;
-        Ok(Json(app.session_json(&ctx, &id)?))
-    })
-    .await
+    request
+        .run(move |app, ctx, _, id| {
+            revert_session(app, ctx, id, &to)?;
+            Ok(Json(session_json(app, ctx, id)?))
+        })
+        .await
 }
 
 /// `POST /session/{sessionID}/unrevert`
 async fn unrevert(
-    State(app): State<AppState>,
-    // Whoever asks again asks for the same point: what was cut off is finished on the way.
-    RetryAwareContext(ctx, _): RetryAwareContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        app.unrevert_session(&ctx, &id)?;
-        Ok(Json(app.session_json(&ctx, &id)?))
-    })
-    .await
+    request: SessionRequest<RetryAwareContext>,
+) -> Result<Json<StoredJson>, ApiError> {
+    request
+        .run(|app, ctx, _, id| {
+            unrevert_session(app, ctx, id)?;
+            Ok(Json(session_json(app, ctx, id)?))
+        })
+        .await
 }

@@ -8,9 +8,9 @@ use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
 
 use super::{
-    abort, agent, api, command, command_list, config, diff, empty_answers, event, file, find, fork,
-    global_sessions, health, instance, log, message, native, not_offered, openapi, part, path,
-    permission, project, prompt, provider, question, revert, session, share, shell, status,
+    abort, agent, api, client_log, command, command_list, config, diff, empty_answers, event, file,
+    find, fork, global_sessions, health, instance, message, native, not_offered, openapi, part,
+    path, permission, project, prompt, provider, question, revert, session, share, shell, status,
     summarize, sync, tui, vcs, worktree,
 };
 use crate::app::AppState;
@@ -42,7 +42,7 @@ pub(crate) fn router(app: AppState) -> Router {
         .merge(global_sessions::routes())
         .merge(health::routes())
         .merge(instance::routes())
-        .merge(log::routes())
+        .merge(client_log::routes())
         .merge(message::routes())
         .merge(native::routes())
         .merge(not_offered::routes())
@@ -81,7 +81,7 @@ async fn unknown_route(method: Method, uri: Uri) -> ApiError {
     ApiError::NotFound(format!("Route not found: {method} {}", uri.path()))
 }
 
-/// The path is there, for other methods: which, is told in the header `Allow`.
+/// The path exists for other methods; the header `Allow` lists them.
 async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     let message = format!("{} is not for {method}", uri.path());
     ApiError::tagged(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &message)

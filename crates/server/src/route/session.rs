@@ -1,11 +1,10 @@
-//! Sessions: made, listed, changed, deleted.
+//! Sessions: created, listed, changed, deleted.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::Value;
 use turnstone_core::id::{SessionId, WorkspaceId};
-use turnstone_core::model::SessionUsage;
+use turnstone_core::model::{SessionUsage, Todo};
 use turnstone_core::permission::CallerRole;
 use turnstone_core::wire;
 use turnstone_engine::{NewSession, SessionPatch};
@@ -13,10 +12,19 @@ use turnstone_store::{SessionFilter, SessionRow};
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::{RequestContext, RetryAwareContext};
+use crate::project_directory::{
+    RequestedDirectory, find_project_directory, open_project_directory,
+};
+use crate::request_context::RetryAwareContext;
 use crate::request_input::{JsonBody, JsonFields, OptionalJsonBody, QueryParams, parse_path_id};
-use crate::wire_json::{JsonTextResponse, json_text_response};
+use crate::request_scope::{DirectoryRequest, SessionRequest};
+use crate::rule_setter::{check_can_set_rules, is_in_charge};
+use crate::runner_registry::check_session_reach;
+use crate::session_revert::session_created_at;
+use crate::wire_json::{
+    JsonTextResponse, StoredJson, json_text_response, session_json, session_list_json,
+    sessions_json,
+};
 
 /// How many sessions are listed unless the client says otherwise.
 const DEFAULT_LIMIT: usize = 100;
@@ -35,43 +43,39 @@ pub(super) fn session_id(text: &str) -> Result<SessionId, ApiError> {
 }
 
 /// `GET /session`
-async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-    query: QueryParams,
-) -> Result<JsonTextResponse, ApiError> {
+async fn list(request: DirectoryRequest, query: QueryParams) -> Result<JsonTextResponse, ApiError> {
     let roots = query.flag("roots")?;
-    app.run_blocking(move |app| {
-        let Some(place) = app.find_project_directory(&ctx, &asked.directory)? else {
-            return Ok(json_text_response("[]".to_owned()));
-        };
-        // Elsewhere in the project, a runner sees no session.
-        let is_runner = ctx.role == CallerRole::Runner;
-        let path = query.non_empty("path").filter(|_| !is_runner).map(str::to_owned);
-        let is_wide = path.is_some() || query.get("scope") == Some("project");
-        let narrow = is_runner || (asked.by_query && !is_wide);
-        let here = || place.directory.to_string_lossy().into_owned();
-        let filter = SessionFilter {
-            directory: narrow.then(here),
-            // A session that was stored without a path is found by its directory.
-            pathless: (asked.by_query && path.is_some()).then(here),
-            project: Some(place.project.id),
-            path,
-            roots,
-            start: query.non_empty("start").and_then(|text| text.parse().ok()),
-            search: query.non_empty("search").map(str::to_owned),
-            archived: true,
-            actor: None,
-        };
-        let limit =
-            query.non_empty("limit").and_then(|text| text.parse().ok()).unwrap_or(DEFAULT_LIMIT);
-        Ok(json_text_response(app.session_list_json(&ctx, &filter, limit)?))
-    })
-    .await
+    request
+        .run(move |app, ctx, asked| {
+            let Some(place) = find_project_directory(app, ctx, &asked.directory)? else {
+                return Ok(json_text_response("[]".to_owned()));
+            };
+            // A runner sees no session outside of its directory.
+            let is_runner = ctx.role == CallerRole::Runner;
+            let path = query.non_empty("path").filter(|_| !is_runner).map(str::to_owned);
+            let is_wide = path.is_some() || query.get("scope") == Some("project");
+            let narrow = is_runner || (asked.by_query && !is_wide);
+            let here = || place.directory.to_string_lossy().into_owned();
+            let filter = SessionFilter {
+                directory: narrow.then(here),
+                // A session that was stored without a path is found by its directory.
+                pathless: (asked.by_query && path.is_some()).then(here),
+                project: Some(place.project.id),
+                path,
+                roots,
+                start: query.non_empty("start").and_then(|text| text.parse().ok()),
+                search: query.non_empty("search").map(str::to_owned),
+                archived: true,
+                actor: None,
+            };
+            let limit = query.non_empty("limit").and_then(|text| text.parse().ok());
+            let limit = limit.unwrap_or(DEFAULT_LIMIT);
+            Ok(json_text_response(session_list_json(app, ctx, &filter, limit)?))
+        })
+        .await
 }
 
-/// What a client says of a new session.
+/// Reads the fields of a new session.
 fn read_new_session(mut fields: JsonFields) -> Result<NewSession, ApiError> {
     if let Some(workspace) = fields.id::<WorkspaceId>("workspaceID", "wrk")? {
         return Err(ApiError::NotFound(format!("Workspace not found: {workspace}")));
@@ -92,38 +96,33 @@ async fn create(
     RetryAwareContext(ctx, began): RetryAwareContext,
     asked: RequestedDirectory,
     OptionalJsonBody(fields): OptionalJsonBody,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<StoredJson>, ApiError> {
     let new = read_new_session(fields)?;
     app.run_blocking(move |app| {
-        if let Some(made) = began.map(|at| app.session_created_at(&ctx, at)).transpose()?.flatten()
+        if let Some(made) = began.map(|at| session_created_at(app, &ctx, at)).transpose()?.flatten()
         {
-            return Ok(Json(app.session_json(&ctx, &made.id)?));
+            return Ok(Json(session_json(app, &ctx, &made.id)?));
         }
         if let Some(parent) = new.parent.as_ref().filter(|_| ctx.role == CallerRole::Runner) {
-            app.check_session_reach(&ctx, parent)?;
+            check_session_reach(app, &ctx, parent)?;
         }
-        app.check_can_set_rules(&ctx, None, new.permission.as_deref().unwrap_or_default())?;
-        let place = app.open_project_directory(&ctx, &asked.directory)?;
+        check_can_set_rules(app, &ctx, None, new.permission.as_deref().unwrap_or_default())?;
+        let place = open_project_directory(app, &ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let engine = app.engine();
         let made =
             engine.projects().create_session_in(&ctx, project, root, &place.directory, &new)?;
-        Ok(Json(wire::session_info(&made, SessionUsage::default())))
+        Ok(Json(StoredJson(wire::session_info(&made, SessionUsage::default()))))
     })
     .await
 }
 
 /// `GET /session/{sessionID}`
-async fn read(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| Ok(Json(app.session_json(&ctx, &id)?))).await
+pub(super) async fn read(request: SessionRequest) -> Result<Json<StoredJson>, ApiError> {
+    request.run(|app, ctx, id| Ok(Json(session_json(app, ctx, id)?))).await
 }
 
-/// The fields of a session that a client changes.
+/// Reads the fields of a session that a client changes.
 fn read_session_patch(fields: &mut JsonFields) -> Result<SessionPatch, ApiError> {
     let title = fields.text("title")?;
     let metadata = fields.read("metadata", "object")?;
@@ -135,75 +134,60 @@ fn read_session_patch(fields: &mut JsonFields) -> Result<SessionPatch, ApiError>
 
 /// `PATCH /session/{sessionID}`
 async fn update(
-    State(app): State<AppState>,
-    RetryAwareContext(ctx, began): RetryAwareContext,
-    Path(session): Path<String>,
+    request: SessionRequest<RetryAwareContext>,
     JsonBody(mut fields): JsonBody,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
+) -> Result<Json<StoredJson>, ApiError> {
     let patch = read_session_patch(&mut fields)?;
-    app.run_blocking(move |app| {
-        // One transaction: if it was begun, it was done.
-        if began.is_some() {
-            return Ok(Json(app.session_json(&ctx, &id)?));
-        }
-        if patch.archived.is_some() && !app.is_in_charge(&ctx, &id)? {
-            // The undo of archived sessions is the first to expire.
-            let message = "only a person, or the client that created a session, archives it";
-            return Err(ApiError::not_for_runners(message));
-        }
-        let added_rules = patch.added_rules.as_deref().unwrap_or_default();
-        app.check_can_set_rules(&ctx, Some(&id), added_rules)?;
-        app.engine().history().edits().patch_session(&ctx, &id, patch)?;
-        Ok(Json(app.session_json(&ctx, &id)?))
-    })
-    .await
+    request
+        .run(move |app, ctx, began, id| {
+            // One transaction: if an earlier try began, it is done.
+            if began.is_some() {
+                return Ok(Json(session_json(app, ctx, id)?));
+            }
+            if patch.archived.is_some() && !is_in_charge(app, ctx, id)? {
+                // The undo of archived sessions is the first to expire.
+                let message = "only a person, or the client that created a session, archives it";
+                return Err(ApiError::not_for_runners(message));
+            }
+            let added_rules = patch.added_rules.as_deref().unwrap_or_default();
+            check_can_set_rules(app, ctx, Some(id), added_rules)?;
+            app.engine().history().edits().patch_session(ctx, id, patch)?;
+            Ok(Json(session_json(app, ctx, id)?))
+        })
+        .await
 }
 
 /// `DELETE /session/{sessionID}`
-async fn remove(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<bool>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        app.engine().projects().delete_session(&ctx, &id)?;
-        Ok(Json(true))
-    })
-    .await
+async fn remove(request: SessionRequest) -> Result<Json<bool>, ApiError> {
+    request
+        .run(|app, ctx, id| {
+            app.engine().projects().delete_session(ctx, id)?;
+            Ok(Json(true))
+        })
+        .await
 }
 
 /// `GET /session/{sessionID}/children`
-async fn children(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        let shown = app.sessions_json(&ctx, |r| {
-            r.sessions().get(&id)?;
-            let children = r.sessions().children(&id)?.into_iter();
-            children
-                .map(|session| Ok(SessionRow { usage: r.sessions().usage(&session.id)?, session }))
-                .collect()
-        })?;
-        Ok(Json(Value::Array(shown)))
-    })
-    .await
+async fn children(request: SessionRequest) -> Result<Json<Vec<StoredJson>>, ApiError> {
+    request
+        .run(|app, ctx, id| {
+            let children = sessions_json(app, ctx, |r| {
+                r.sessions().get(id)?;
+                let children = r.sessions().children(id)?.into_iter();
+                children
+                    .map(|session| {
+                        Ok(SessionRow { usage: r.sessions().usage(&session.id)?, session })
+                    })
+                    .collect()
+            })?;
+            Ok(Json(children))
+        })
+        .await
 }
 
 /// `GET /session/{sessionID}/todo`
-async fn todos(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        let todos = app.engine().store().read(&ctx, |r| r.sessions().todos(&id))?;
-        Ok(Json(wire::todos_info(&todos)))
-    })
-    .await
+async fn todos(request: SessionRequest) -> Result<Json<Vec<Todo>>, ApiError> {
+    request
+        .run(|app, ctx, id| Ok(Json(app.engine().store().read(ctx, |r| r.sessions().todos(id))?)))
+        .await
 }

@@ -1,43 +1,28 @@
-//! Sharing, which this server does not do yet: it answers as a server on which it is switched off.
+//! Sharing, which this server does not offer yet: it answers as a server on which it is disabled.
 
-use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::Value;
 
-use super::session::session_id;
+use super::session::read;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::request_context::RequestContext;
+use crate::request_scope::SessionRequest;
+use crate::wire_json::StoredJson;
 
 pub(super) fn routes() -> Router<AppState> {
-    Router::new().route("/session/{session}/share", post(share).delete(unshare))
+    // Nothing is shared, so the session is unchanged when its share is removed.
+    Router::new().route("/session/{session}/share", post(share).delete(read))
 }
 
 /// `POST /session/{sessionID}/share`
-async fn share(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        app.engine().store().read(&ctx, |r| r.sessions().get(&id))?;
-        let message = "Sharing is disabled";
-        Err(ApiError::tagged(StatusCode::FORBIDDEN, "SharingDisabledError", message)
-            .with_field("sessionID", id.as_str()))
-    })
-    .await
-}
-
-/// `DELETE /session/{sessionID}/share`
-async fn unshare(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    // Nothing is shared, so nothing is left to take back.
-    app.run_blocking(move |app| Ok(Json(app.session_json(&ctx, &id)?))).await
+async fn share(request: SessionRequest) -> Result<Json<StoredJson>, ApiError> {
+    request
+        .run(|app, ctx, id| {
+            app.engine().store().read(ctx, |r| r.sessions().get(id))?;
+            let message = "Sharing is disabled";
+            Err(ApiError::tagged(StatusCode::FORBIDDEN, "SharingDisabledError", message)
+                .with_field("sessionID", id.as_str()))
+        })
+        .await
 }

@@ -1,21 +1,22 @@
 //! A command of a person, run as a turn.
 
-use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::Value;
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::Session;
 use turnstone_engine::{CommandExecution, ShellCommandOrigin};
 use turnstone_store::Context;
 
-use super::session::session_id;
+use super::diff::publish_diff;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::prompt::{RequestedAgent, read_model};
+use crate::project_directory::find_project_directory;
+use crate::prompt::{RequestedAgent, choose_agent, read_model};
 use crate::request_context::RequestContext;
 use crate::request_input::{JsonBody, JsonFields};
-use crate::wire_json::message_json;
+use crate::request_scope::SessionRequest;
+use crate::shell_command::run_command;
+use crate::wire_json::{MessageResponse, message_response};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/{session}/shell", post(shell))
@@ -42,12 +43,9 @@ impl SessionShellRequest {
 
 /// `POST /session/{sessionID}/shell`
 async fn shell(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
+    SessionRequest { app, caller: RequestContext(ctx), id }: SessionRequest,
     JsonBody(fields): JsonBody,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
+) -> Result<Json<MessageResponse>, ApiError> {
     let line = SessionShellRequest::parse(fields)?;
     let command = line.command.clone();
     let (begin, name) = (ctx.clone(), id.clone());
@@ -55,18 +53,18 @@ async fn shell(
         app.run_blocking(move |app| begin_shell(app, &begin, &name, line)).await?;
     let (done, answer) = tokio::sync::oneshot::channel();
     let (worker, run) = (app.clone(), ctx.clone());
-    // A thread of its own: a command may take for ever, and outlives the request.
+    // Its own thread: a command may run without end, and outlives the request.
     let thread = std::thread::Builder::new().name("turnstone-shell".to_owned());
     let started = thread.spawn(move || {
-        let ended = worker.run_command(&run, &session, execution, &command);
+        let ended = run_command(&worker, &run, &session, execution, &command);
         drop(done.send(ended));
-        worker.publish_diff(&run, &session.id);
+        publish_diff(&worker, &run, &session.id);
     });
     started.map_err(|error| ApiError::unexpected(&error))?;
     let answer = answer.await.map_err(|error| ApiError::unexpected(&error))??;
     app.run_blocking(move |app| {
         let found = app.engine().store().read(&ctx, |r| r.messages().get(&id, &answer))?;
-        Ok(Json(message_json(&found)))
+        Ok(Json(message_response(&found)))
     })
     .await
 }
@@ -78,8 +76,8 @@ fn begin_shell(
     line: SessionShellRequest,
 ) -> Result<(Session, CommandExecution), ApiError> {
     let session = app.engine().store().read(ctx, |r| r.sessions().get(id))?;
-    let place = app.find_project_directory(ctx, std::path::Path::new(&session.directory))?;
-    let choice = app.choose_agent(ctx, &session, place.as_ref(), &line.wanted)?;
+    let place = find_project_directory(app, ctx, std::path::Path::new(&session.directory))?;
+    let choice = choose_agent(app, ctx, &session, place.as_ref(), &line.wanted)?;
     let root = place.map(|place| place.root.to_string_lossy().into_owned());
     let shell = ShellCommandOrigin {
         message: line.message,

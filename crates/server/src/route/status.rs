@@ -1,35 +1,30 @@
 //! What the sessions of a directory are doing.
 
-use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::{Map, Value, json};
+use turnstone_core::model::SessionStatus;
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::RequestContext;
+use crate::project_directory::find_project_directory;
+use crate::request_scope::DirectoryRequest;
+use crate::wire_json::BySession;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/status", get(status))
 }
 
 /// `GET /session/status`
-async fn status(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let Some(place) = app.find_project_directory(&ctx, &asked.directory)? else {
-            return Ok(Json(json!({})));
-        };
-        let directory = place.directory.to_string_lossy().into_owned();
-        let found =
-            app.engine().store().read(&ctx, |r| r.sessions().active_statuses(&directory))?;
-        let shown: Map<String, Value> =
-            found.into_iter().map(|(id, status)| (id.to_string(), json!(status))).collect();
-        Ok(Json(Value::Object(shown)))
-    })
-    .await
+async fn status(request: DirectoryRequest) -> Result<Json<BySession<SessionStatus>>, ApiError> {
+    request
+        .run(|app, ctx, asked| {
+            let Some(found) = find_project_directory(app, ctx, &asked.directory)? else {
+                return Ok(Json(BySession(Vec::new())));
+            };
+            let directory = found.directory.to_string_lossy();
+            Ok(Json(BySession(
+                app.engine().store().read(ctx, |r| r.sessions().active_statuses(&directory))?,
+            )))
+        })
+        .await
 }

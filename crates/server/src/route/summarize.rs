@@ -1,17 +1,16 @@
 //! Compaction: a request that a runner carries out.
 
-use axum::extract::{Path, State};
 use axum::routing::post;
 use axum::{Json, Router};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{CompactionPart, ExtraFields, PartBody};
 
-use super::session::session_id;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::prompt::{PartInput, PromptInput, RequestedAgent};
+use crate::prompt::{PartInput, PromptInput, RequestedAgent, prompt_and_wait};
 use crate::request_context::RetryAwareContext;
 use crate::request_input::JsonBody;
+use crate::request_scope::SessionRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/{session}/summarize", post(summarize))
@@ -19,15 +18,12 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// `POST /session/{sessionID}/summarize`
 async fn summarize(
-    State(app): State<AppState>,
-    repeat: RetryAwareContext,
-    Path(session): Path<String>,
+    SessionRequest { app, caller, id }: SessionRequest<RetryAwareContext>,
     JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
-    let id = session_id(&session)?;
     let model = (fields.require_text("providerID")?, fields.require_text("modelID")?);
     let auto = fields.flag("auto")?;
-    compact(&app, &repeat, &id, Some(model), auto).await?;
+    compact(&app, &caller, &id, Some(model), auto).await?;
     Ok(Json(true))
 }
 
@@ -52,6 +48,6 @@ pub(super) async fn compact(
         requested_agent: RequestedAgent { agent, model, variant: None },
         ..PromptInput::from_parts(parts)
     };
-    app.prompt_and_wait(repeat, id, asked).await?;
+    prompt_and_wait(app, repeat, id, asked).await?;
     Ok(())
 }

@@ -9,13 +9,14 @@ use axum::response::Response;
 use axum::routing::post;
 use axum::{Json, Router};
 use futures_util::{StreamExt as _, stream};
+use serde::Serialize;
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::event::{ReplayedEvent, SyncHistory};
-use crate::project_directory::body_directory;
+use crate::project_directory::{body_directory, open_project_directory};
 use crate::request_context::RequestContext;
 use crate::request_input::{JsonBody as Given, JsonFields, OptionalJsonBody};
 
@@ -73,7 +74,7 @@ async fn history(
             }
         }
     });
-    // Whoever carries the body may ask once more behind its end.
+    // The body may be polled once more after its end.
     let body = stream::iter([Ok(begun)]).chain(rest).fuse();
     Ok(json_response(Body::from_stream(body)))
 }
@@ -89,12 +90,19 @@ fn json_response(body: Body) -> Response {
     response
 }
 
+/// The session whose events were stored.
+#[derive(Serialize)]
+struct ReplayResponse {
+    #[serde(rename = "sessionID")]
+    session: SessionId,
+}
+
 /// `POST /sync/replay`
 async fn replay(
     State(app): State<AppState>,
     RequestContext(ctx): RequestContext,
     Given(mut fields): Given,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<ReplayResponse>, ApiError> {
     let directory = fields.require_text("directory")?;
     let events = fields.require_objects("events")?;
     let events: Vec<ReplayedEvent> =
@@ -105,9 +113,9 @@ async fn replay(
     };
     let session = first.session.clone();
     app.run_blocking(move |app| {
-        let place = app.open_project_directory(&ctx, &directory)?;
+        let place = open_project_directory(app, &ctx, &directory)?;
         crate::event::replay_events(app.engine(), &ctx, &place, &events)?;
-        Ok(Json(json!({ "sessionID": session })))
+        Ok(Json(ReplayResponse { session }))
     })
     .await
 }
@@ -138,7 +146,7 @@ async fn start() -> Json<bool> {
 /// `POST /sync/steal`
 ///
 /// As OpenCode where it is no workspace of another server, and this is none.
-async fn steal(Given(mut fields): Given) -> Result<Json<Value>, ApiError> {
+async fn steal(Given(mut fields): Given) -> Result<Json<bool>, ApiError> {
     fields.require_id::<SessionId>("sessionID", "ses")?;
     Err(ApiError::bare_bad_request())
 }

@@ -89,7 +89,7 @@ async fn execute(
 ) -> Result<Json<bool>, ApiError> {
     let named = fields.require_text("command")?;
     let known = OLDER_COMMAND_NAMES.iter().find(|(older, _)| *older == named);
-    // OpenCode sends no name at all for one it does not know; the client can at least be told which.
+    // OpenCode sends no name for a command it does not know; here the client gets the name.
     let command = known.map_or(named, |(_, name)| (*name).to_owned());
     publish_to_tui(app, asked, "tui.command.execute", json!({ "command": command })).await
 }
@@ -133,8 +133,8 @@ async fn select(
     let id: SessionId = fields.require_id("sessionID", "ses")?;
     app.run_blocking(move |app| {
         app.engine().store().read(&ctx, |r| r.sessions().get(&id))?;
-        let told = json!({ "sessionID": id.as_str() });
-        app.hub().publish(&asked.directory, "tui.session.select", &told);
+        let properties = json!({ "sessionID": id.as_str() });
+        app.hub().publish(&asked.directory, "tui.session.select", &properties);
         Ok(Json(true))
     })
     .await

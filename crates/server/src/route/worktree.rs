@@ -1,19 +1,18 @@
 //! Worktrees of a project, made and removed by Turnstone.
 
-use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde::Serialize;
 use turnstone_core::id::ProjectId;
 use turnstone_engine::{WorktreeError, WorktreeRequest};
 use turnstone_store::Context;
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::{RequestedDirectory, body_directory};
-use crate::request_context::RequestContext;
+use crate::project_directory::{body_directory, current_project, open_project_directory};
 use crate::request_input::{JsonBody, OptionalJsonBody};
+use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -21,7 +20,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/experimental/worktree/reset", post(reset))
 }
 
-/// A refusal changes nothing; what could not be told is the server's fault.
+/// A refusal changes nothing; an unexpected failure is an error of the server.
 fn worktree_error(error: WorktreeError) -> ApiError {
     let words = error.to_string();
     let conflict = |tag| ApiError::tagged(StatusCode::CONFLICT, tag, &words);
@@ -45,95 +44,84 @@ fn worktree_error(error: WorktreeError) -> ApiError {
 }
 
 /// `GET /experimental/worktree`
-async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let place = app.require_project_directory(&ctx, &asked.directory)?;
-        let project = app.current_project(&ctx, &place)?;
-        // Those Turnstone made are known without asking git.
-        let shown = project.worktrees.iter().filter(|one| one.ready).map(|one| &one.directory);
-        Ok(Json(shown.map(|directory| Value::from(directory.as_str())).collect()))
-    })
-    .await
+async fn list(request: DirectoryRequest) -> Result<Json<Vec<String>>, ApiError> {
+    request
+        .in_project(|app, ctx, place| {
+            let project = current_project(app, ctx, &place)?;
+            // The worktrees Turnstone created are stored, so git is not asked.
+            let ready = project.worktrees.into_iter().filter(|one| one.ready);
+            Ok(Json(ready.map(|one| one.directory).collect()))
+        })
+        .await
+}
+
+/// A worktree that was created.
+#[derive(Serialize)]
+struct CreateWorktreeResponse {
+    name: String,
+    directory: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    branch: Option<String>,
 }
 
 /// `POST /experimental/worktree`
 async fn create(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
+    request: DirectoryRequest,
     OptionalJsonBody(mut fields): OptionalJsonBody,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<CreateWorktreeResponse>, ApiError> {
     let name = fields.read::<String>("name", "string | undefined")?;
     if fields.text("startCommand")?.is_some() {
         let message = "a start command needs the consent of a person (R37)";
         let status = StatusCode::FORBIDDEN;
         return Err(ApiError::tagged(status, "StartCommandRefusedError", message));
     }
-    app.run_blocking(move |app| {
-        let place = app.open_project_directory(&ctx, &asked.directory)?;
+    in_stored_project(request, move |app, ctx, project| {
         let new = WorktreeRequest { name, ..WorktreeRequest::default() };
-        let made = app
-            .engine()
-            .projects()
-            .worktrees()
-            .create(&ctx, &place.project.id, &new)
-            .map_err(worktree_error)?;
-        let mut shown = json!({ "name": made.name, "directory": made.directory.to_string_lossy() });
-        if let Some(branch) = &made.branch {
-            shown["branch"] = Value::from(branch.as_str());
-        }
-        Ok(Json(shown))
+        let created = app.engine().projects().worktrees().create(ctx, project, &new)?;
+        Ok(CreateWorktreeResponse {
+            name: created.name,
+            directory: created.directory.to_string_lossy().into_owned(),
+            branch: created.branch,
+        })
     })
     .await
 }
 
 /// `DELETE /experimental/worktree`
 async fn remove(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
+    request: DirectoryRequest,
     JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
     let directory = body_directory(&fields.require_text("directory")?)?;
-    app.with_worktree_project(asked, ctx, move |app, ctx, project| {
+    in_stored_project(request, move |app, ctx, project| {
         app.engine().projects().worktrees().remove(ctx, project, &directory, false)?;
         app.project_directories().clear();
-        Ok(())
+        Ok(true)
     })
     .await
 }
 
 /// `POST /experimental/worktree/reset`
 async fn reset(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
+    request: DirectoryRequest,
     JsonBody(mut fields): JsonBody,
 ) -> Result<Json<bool>, ApiError> {
     let directory = body_directory(&fields.require_text("directory")?)?;
-    app.with_worktree_project(asked, ctx, move |app, ctx, project| {
-        app.engine().projects().worktrees().reset(ctx, project, &directory, false).map(drop)
+    in_stored_project(request, move |app, ctx, project| {
+        app.engine().projects().worktrees().reset(ctx, project, &directory, false).map(|_| true)
     })
     .await
 }
 
-impl AppState {
-    /// Does something to a worktree of the project a request is about.
-    async fn with_worktree_project(
-        &self,
-        asked: RequestedDirectory,
-        ctx: Context,
-        work: impl FnOnce(&Self, &Context, &ProjectId) -> Result<(), WorktreeError> + Send + 'static,
-    ) -> Result<Json<bool>, ApiError> {
-        self.run_blocking(move |app| {
-            let place = app.open_project_directory(&ctx, &asked.directory)?;
-            work(app, &ctx, &place.project.id).map_err(worktree_error)?;
-            Ok(Json(true))
+/// Changes a worktree of the project a request is about; the project is stored first.
+async fn in_stored_project<T: Send + 'static>(
+    request: DirectoryRequest,
+    work: impl FnOnce(&AppState, &Context, &ProjectId) -> Result<T, WorktreeError> + Send + 'static,
+) -> Result<Json<T>, ApiError> {
+    request
+        .run(|app, ctx, asked| {
+            let place = open_project_directory(app, ctx, &asked.directory)?;
+            work(app, ctx, &place.project.id).map(Json).map_err(worktree_error)
         })
         .await
-    }
 }

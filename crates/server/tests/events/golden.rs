@@ -1,7 +1,7 @@
 //! The streams of OpenCode 1.18.33 for one prompt with one tool, recorded, and ours for the same session.
 //!
-//! Ours is driven through the store in the recorded order. Names of events are not compared, nor what is in
-//! no log (`file.*`). A status or a diff that is the same as before is told once here.
+//! Ours is driven through the store in the recorded order. Neither ids of events nor ephemeral events are
+//! no log (`file.*`). A status or a diff that is the same as before is sent once here.
 
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
@@ -27,7 +27,7 @@ fn inner(event: &Value) -> &Value {
     if event["payload"].is_object() { &event["payload"] } else { event }
 }
 
-/// What is compared: no names of events, nothing a stream says of itself or that is in no log, nothing
+/// What is compared: no names of events, no control or ephemeral events, nothing
 /// that is said again without having changed.
 fn comparable_events(events: impl IntoIterator<Item = Value>) -> Vec<Value> {
     let mut kept: Vec<Value> = Vec::new();

@@ -87,11 +87,11 @@ fn each_write_arrives_once_and_latency_is_printed() {
     let id = session(&house, "soon");
     let mut stream = house.client().stream("/event");
     assert!(frame(&mut stream).is_some_and(|it| it.is_own()));
-    let (tell, told) = mpsc::channel();
+    let (publish, reported) = mpsc::channel();
     let reader = std::thread::spawn(move || {
         for _ in 0..500 {
             let found = frames(&mut stream, 1).remove(0);
-            tell.send((found, Instant::now())).expect("told");
+            publish.send((found, Instant::now())).expect("told");
         }
     });
     let (mut whole, mut over) = (Vec::new(), Vec::new());
@@ -99,7 +99,7 @@ fn each_write_arrives_once_and_latency_is_printed() {
         let begun = Instant::now();
         retitle(&house, &id, format!("title {nth}"));
         let durable = Instant::now();
-        let (found, arrived) = told.recv().expect("told");
+        let (found, arrived) = reported.recv().expect("told");
         assert_eq!(found.json()["properties"]["info"]["title"], json!(format!("title {nth}")));
         whole.push(arrived - begun);
         over.push(arrived.saturating_duration_since(durable));

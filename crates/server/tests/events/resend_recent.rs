@@ -1,4 +1,4 @@
-//! A client that does not say where it was is told what it may have missed.
+//! A client that does not say where it was receives what it may have missed.
 
 use serde_json::json;
 use turnstone_core::turn::TurnOutcome;
@@ -8,7 +8,7 @@ use crate::scripted_session::{
 };
 use crate::support::{ServerFixture, SseStream};
 
-/// What a fresh stream is told before anything happens: up to the next event, which is made for it.
+/// What a fresh stream receives before anything happens: up to the next event, which is made for it.
 fn resent_events(house: &ServerFixture, stream: &mut SseStream) -> Vec<ReceivedFrame> {
     let made = house.client().post("/session", &json!({ "title": "mark" })).expect(200);
     let mut found = Vec::new();
@@ -38,18 +38,18 @@ fn new_stream_receives_recent_state_without_deltas() {
     }
     let mut stream = house.client().stream("/global/event");
     assert_eq!(frame(&mut stream).map(|it| it.kind()).as_deref(), Some("server.connected"));
-    let told = resent_events(&house, &mut stream);
-    let kinds: Vec<String> = told.iter().map(ReceivedFrame::kind).collect();
+    let reported = resent_events(&house, &mut stream);
+    let kinds: Vec<String> = reported.iter().map(ReceivedFrame::kind).collect();
     assert!(!kinds.iter().any(|kind| kind == "message.part.delta" || kind == "sync"), "{kinds:?}");
-    let text = told.iter().find(|it| it.text.contains("prt_h_0t")).expect("the part").json();
+    let text = reported.iter().find(|it| it.text.contains("prt_h_0t")).expect("the part").json();
     assert_eq!(text["payload"]["properties"]["part"]["text"], "while you were away");
-    let status = told.iter().find(|it| it.kind() == "session.status").expect("a status").json();
+    let status = reported.iter().find(|it| it.kind() == "session.status").expect("a status").json();
     assert_eq!(status["payload"]["properties"]["status"]["type"], "busy");
     for (kind, count) in [("session.updated", 0), ("session.created", 1), ("message.updated", 2)] {
         assert_eq!(kinds.iter().filter(|it| *it == kind).count(), count, "{kind} in {kinds:?}");
     }
-    // Told again, they have no place: whoever comes back says where it was before.
-    assert!(told.iter().all(|it| it.id.is_none()));
+    // Sent again, they have no position: a client that comes back says where it was before.
+    assert!(reported.iter().all(|it| it.id.is_none()));
     house.engine().turns().end(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
 }
 
@@ -58,8 +58,8 @@ fn recent_state_has_each_live_entity_once() {
     let house = ServerFixture::with_settings(|settings| settings.clock = || at(1_000).now);
     play_session(&house, "o", 3);
     let mut stream = house.client().stream("/global/event");
-    let told = resent_events(&house, &mut stream);
-    let mut names: Vec<String> = told
+    let reported = resent_events(&house, &mut stream);
+    let mut names: Vec<String> = reported
         .iter()
         .map(|it| {
             let said = it.json()["payload"]["properties"].clone();

@@ -3,10 +3,10 @@
 use std::time::Duration;
 
 use turnstone_core::time::LogCursor;
-use turnstone_store::{DataLayout, MaintenanceBudget, MaintenanceLimits, Options, Store};
+use turnstone_store::{DataLayout, Options, Store};
 
 use crate::scripted_session::{
-    ReceivedFrame, at, end_of_log, frame, frames, play_session, session, write,
+    ReceivedFrame, at, compact_log, end_of_log, frame, frames, play_session, session, write,
 };
 use crate::support::ServerFixture;
 
@@ -146,14 +146,7 @@ fn compacted_range_sends_one_resync_then_the_rest() {
     let from = end_of_log(house.engine());
     let id = play_session(&house, "c", 3);
     let before = uninterrupted_frames(&house, "/event", from);
-    let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
-    let later = at(1_000_000_000);
-    house
-        .engine()
-        .store()
-        .maintenance()
-        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
-        .expect("maintained");
+    compact_log(&house, &at(1_000_000_000));
     let mut stream =
         house.client().with_header("last-event-id", &from.to_string()).stream("/event");
     let mut found = Vec::new();
@@ -169,7 +162,7 @@ fn compacted_range_sends_one_resync_then_the_rest() {
     for frame in found.iter().filter(|frame| frame.kind() != "resync") {
         assert!(before.contains(frame), "{frame:?}");
     }
-    // Whoever comes from behind the range is not told.
+    // A client from beyond the range is not notified.
     let name = id.clone();
     let end = end_of_log(house.engine()).to_string();
     write(house.engine(), &at(200), move |tx| {

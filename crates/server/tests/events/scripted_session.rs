@@ -6,7 +6,7 @@ use turnstone_core::model::{Message, Part, PartBody, RequestState, Todo, UserReq
 use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_core::turn::TurnOutcome;
 use turnstone_engine::{Engine, NewSession, Prompt, Turn};
-use turnstone_store::{Actor, Context, Tx};
+use turnstone_store::{Actor, Context, MaintenanceBudget, MaintenanceLimits, Tx};
 
 use crate::support::{ServerFixture, SseStream};
 
@@ -15,6 +15,13 @@ pub(crate) const BEGIN: i64 = 1_794_728_576_000;
 
 pub(crate) fn at(ms: i64) -> Context {
     Context::new(Actor::new("ada").expect("a name"), EpochMillis(BEGIN + ms))
+}
+
+/// Compacts the log as far as it goes.
+pub(crate) fn compact_log(house: &ServerFixture, at: &Context) {
+    let limits = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
+    let store = house.engine().store();
+    store.maintenance().run_with(at, MaintenanceBudget::unlimited(), &limits).expect("maintained");
 }
 
 /// A frame of a stream: its place, if it has one, and what it says.

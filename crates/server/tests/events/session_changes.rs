@@ -1,7 +1,7 @@
-//! What single deeds are told as.
+//! The events of single changes.
 
 use serde_json::{Value, json};
-use turnstone_core::model::WorktreeEvent;
+use turnstone_core::model::WorktreeCreationEvent;
 use turnstone_core::turn::TurnOutcome;
 
 use crate::scripted_session::{
@@ -29,25 +29,25 @@ fn undo_and_redo_publish_the_session_head() {
     let report =
         house.engine().history().reverts().revert(&at(9), &id, &back, None).expect("reverts");
     assert!(report.is_some());
-    let told = frames(&mut stream, 2);
-    assert_eq!(told[0].kind(), "session.diff");
+    let reported = frames(&mut stream, 2);
+    assert_eq!(reported[0].kind(), "session.diff");
     assert_eq!(
-        frame_properties(&told[0]),
+        frame_properties(&reported[0]),
         json!({ "sessionID": id, "diff": [] }),
         "no file was changed"
     );
-    assert_eq!(told[1].kind(), "session.updated");
-    assert_eq!(frame_properties(&told[1])["info"]["revert"]["messageID"], "msg_u_1");
+    assert_eq!(reported[1].kind(), "session.updated");
+    assert_eq!(frame_properties(&reported[1])["info"]["revert"]["messageID"], "msg_u_1");
     house
         .engine()
         .history()
         .reverts()
         .unrevert(&at(10), &id)
-        .expect("brought back")
+        .expect("restored")
         .expect("something");
-    let told = frames(&mut stream, 1).remove(0);
-    assert_eq!(told.kind(), "session.updated");
-    assert_eq!(frame_properties(&told)["info"]["revert"], Value::Null);
+    let reported = frames(&mut stream, 1).remove(0);
+    assert_eq!(reported.kind(), "session.updated");
+    assert_eq!(frame_properties(&reported)["info"]["revert"], Value::Null);
     // Later it is still told where the session stood then.
     let mut later = house.client().with_header("last-event-id", &from.to_string()).stream("/event");
     let again: Vec<Value> = frames(&mut later, 3).iter().map(frame_properties).collect();
@@ -93,10 +93,10 @@ fn session_deleted_event_has_the_last_session() {
     let mut stream = house.client().stream("/event");
     assert!(frame(&mut stream).is_some_and(|it| it.is_own()));
     house.client().delete(&format!("/session/{id}")).expect(200);
-    let told = frames(&mut stream, 1).remove(0);
-    assert_eq!(told.kind(), "session.deleted");
-    assert_eq!(frame_properties(&told)["sessionID"], json!(id));
-    assert_eq!(frame_properties(&told)["info"]["title"], "short");
+    let reported = frames(&mut stream, 1).remove(0);
+    assert_eq!(reported.kind(), "session.deleted");
+    assert_eq!(frame_properties(&reported)["sessionID"], json!(id));
+    assert_eq!(frame_properties(&reported)["info"]["title"], "short");
 }
 
 #[test]
@@ -115,12 +115,12 @@ fn project_event_omits_private_fields() {
         };
         tx.projects().update(&id, change).map(drop)
     });
-    let mut told = frames(&mut all, 1).remove(0).json();
-    while told["payload"]["properties"]["name"] != "renamed" {
-        told = frames(&mut all, 1).remove(0).json();
+    let mut reported = frames(&mut all, 1).remove(0).json();
+    while reported["payload"]["properties"]["name"] != "renamed" {
+        reported = frames(&mut all, 1).remove(0).json();
     }
-    let told = told["payload"]["properties"].as_object().expect("an object");
-    let keys: Vec<&str> = told.keys().map(String::as_str).collect();
+    let reported = reported["payload"]["properties"].as_object().expect("an object");
+    let keys: Vec<&str> = reported.keys().map(String::as_str).collect();
     let known = ["id", "worktree", "vcs", "name", "icon", "commands", "time", "sandboxes"];
     assert!(keys.iter().all(|key| known.contains(key)), "{keys:?}");
 }
@@ -136,19 +136,19 @@ fn worktree_event_is_scoped_to_its_directory() {
     for stream in [&mut own, &mut all] {
         assert!(frame(stream).is_some_and(|it| it.is_own()));
     }
-    let news: WorktreeEvent = serde_json::from_value(
+    let update: WorktreeCreationEvent = serde_json::from_value(
         json!({ "directory": directory, "name": "feat", "branch": "opencode/feat" }),
     )
     .expect("news");
     let id = open.project.id.clone();
-    write(house.engine(), &at(1), move |tx| tx.projects().announce_worktree(&id, &news));
-    let told = frames(&mut own, 1).remove(0);
-    assert_eq!(told.kind(), "worktree.ready");
-    assert_eq!(frame_properties(&told), json!({ "name": "feat", "branch": "opencode/feat" }));
-    let mut told = frames(&mut all, 1).remove(0).json();
-    while told["payload"]["type"] != "worktree.ready" {
-        told = frames(&mut all, 1).remove(0).json();
+    write(house.engine(), &at(1), move |tx| tx.projects().announce_worktree(&id, &update));
+    let reported = frames(&mut own, 1).remove(0);
+    assert_eq!(reported.kind(), "worktree.ready");
+    assert_eq!(frame_properties(&reported), json!({ "name": "feat", "branch": "opencode/feat" }));
+    let mut reported = frames(&mut all, 1).remove(0).json();
+    while reported["payload"]["type"] != "worktree.ready" {
+        reported = frames(&mut all, 1).remove(0).json();
     }
-    assert_eq!(told["directory"], json!(directory));
-    assert_eq!(told["project"], json!(open.project.id));
+    assert_eq!(reported["directory"], json!(directory));
+    assert_eq!(reported["project"], json!(open.project.id));
 }

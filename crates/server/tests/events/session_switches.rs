@@ -4,10 +4,10 @@ use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::turn::TurnOutcome;
 use turnstone_engine::{Engine, Prompt};
-use turnstone_store::{MaintenanceBudget, MaintenanceLimits};
 
 use crate::scripted_session::{
-    BEGIN, ReceivedFrame, assistant, at, begin, frame, message, part, put, session, user, write,
+    BEGIN, ReceivedFrame, assistant, at, begin, compact_log, frame, message, part, put, session,
+    user, write,
 };
 use crate::support::{ServerFixture, SseStream, TurnDriver};
 
@@ -58,7 +58,7 @@ fn compact(engine: &Engine, id: &SessionId) {
     engine.turns().end(&at(9), &turn, TurnOutcome::Completed, None).expect("ended");
 }
 
-/// What is told of everything that can change of a session beside its words.
+/// The events for everything that can change in a session except its messages.
 const EXPECTED_KINDS: [&str; 12] = [
     "model.switched",
     "agent.switched",
@@ -97,9 +97,9 @@ fn switch_compaction_and_revert_events_match_opencode() {
     let id = session(&house, "n");
     let mut live = house.client().stream(&format!("/api/session/{id}/event"));
     play(&house, &id);
-    let told = take(&mut live, EXPECTED_KINDS.len());
-    assert_eq!(kinds(&told), EXPECTED_KINDS);
-    let data: Vec<Value> = told.iter().map(data).collect();
+    let reported = take(&mut live, EXPECTED_KINDS.len());
+    assert_eq!(kinds(&reported), EXPECTED_KINDS);
+    let data: Vec<Value> = reported.iter().map(data).collect();
     // As it was recorded, but for the name of the message.
     let name = |data: &Value| data["messageID"].as_str().expect("a name").to_owned();
     assert!(name(&data[0]).starts_with("msg_") && name(&data[0]).len() == 30);
@@ -109,7 +109,7 @@ fn switch_compaction_and_revert_events_match_opencode() {
     assert_eq!((&data[2]["agent"], &data[3]["model"]["id"]), (&json!("build"), &json!("fake-2")));
     assert_ne!(name(&data[2]), name(&data[3]), "two switches of one event");
     let number = |frame: &ReceivedFrame| frame.json()["durable"]["seq"].as_i64().expect("a number");
-    assert_eq!(number(&told[2]), number(&told[3]));
+    assert_eq!(number(&reported[2]), number(&reported[3]));
     assert_eq!(data[7], json!({ "messageID": "msg_c", "reason": "manual" }));
     let ended = json!({ "messageID": "msg_c", "reason": "manual", "text": "In short.",
         "recent": "User: go" });
@@ -183,14 +183,7 @@ fn compacted_switches_are_sent_once_with_the_last_value() {
         house.client().post(&format!("{path}/model"), &model).expect(204);
     }
     turn(house.engine(), &id, "msg_k_0");
-    let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
-    let later = at(1_000_000_000_000);
-    house
-        .engine()
-        .store()
-        .maintenance()
-        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
-        .expect("maintained");
+    compact_log(&house, &at(1_000_000_000_000));
     let history = house.client().get(&format!("{path}/history")).expect(200);
     let rows = history["data"].as_array().expect("a list");
     let models: Vec<&Value> =
@@ -207,9 +200,10 @@ fn step_event_has_the_requested_variant() {
         "variant": "high", "parts": [{ "type": "text", "text": "go" }] });
     house.client().post(&format!("/session/{id}/prompt_async"), &prompt).expect(204);
     TurnDriver::take(house.client(), id.as_str()).step();
-    let told = house.client().get(&format!("/api/session/{id}/history")).expect(200);
-    let told = told["data"].as_array().expect("events");
-    let step = told.iter().find(|it| it["type"] == "session.next.step.started").expect("a step");
+    let reported = house.client().get(&format!("/api/session/{id}/history")).expect(200);
+    let reported = reported["data"].as_array().expect("events");
+    let step =
+        reported.iter().find(|it| it["type"] == "session.next.step.started").expect("a step");
     let model = json!({ "id": "m", "providerID": "p", "variant": "high" });
     assert_eq!(step["data"]["model"], model);
     let listed = house.client().get(&format!("/api/session/{id}/message")).expect(200);

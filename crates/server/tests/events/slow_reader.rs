@@ -1,4 +1,4 @@
-//! Who does not read costs nobody anything, is told, and gets everything when it reads again.
+//! A client that does not read costs other clients nothing, is notified, and gets everything when it reads again.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpStream;
@@ -68,16 +68,16 @@ fn stalled_reader_is_bounded_and_catches_up() {
         (before, resident_kilobytes())
     });
     assert!(grown - before < 96 * 1024, "grew from {before} to {grown} kB");
-    let (mut told, mut next) = (0, 0);
+    let (mut reported, mut next) = (0, 0);
     while next < EVENTS {
         line.clear();
         assert_ne!(reader.read_line(&mut line).expect("a line"), 0, "ended after {next}");
-        told += usize::from(line.contains("server.lagged"));
+        reported += usize::from(line.contains("server.lagged"));
         if let Some(at) = line.find("\"content\":\"") {
             let number: String = line[at + 11..].chars().take_while(char::is_ascii_digit).collect();
             assert_eq!(number.parse(), Ok(next), "in order, without a gap, without a repeat");
             next += 1;
         }
     }
-    assert!(told >= 1, "it was told that it fell behind");
+    assert!(reported >= 1, "it was notified that it fell behind");
 }

@@ -3,11 +3,10 @@
 use serde_json::{Value, json};
 
 use crate::scripted_session::{
-    ReceivedFrame, at, begin, end_of_log, frame, frames, play_session, session,
+    ReceivedFrame, at, begin, compact_log, end_of_log, frame, frames, play_session, session,
 };
 use crate::support::ServerFixture;
 use turnstone_core::turn::TurnOutcome;
-use turnstone_store::{MaintenanceBudget, MaintenanceLimits};
 
 fn history(house: &ServerFixture, known: &Value) -> Vec<Value> {
     let answer = house.client().post("/sync/history", known).expect(200);
@@ -56,21 +55,21 @@ fn sync_history_is_complete_ordered_and_equals_the_stream() {
     }
     let mut stream =
         house.client().with_header("last-event-id", &from.to_string()).stream("/global/event");
-    let mut told = Vec::new();
-    while told.len() < rows.len() {
+    let mut reported = Vec::new();
+    while reported.len() < rows.len() {
         let next = frames(&mut stream, 1).remove(0);
         if next.kind() == "sync" {
             let mut event = next.json()["payload"]["syncEvent"].clone();
             event["aggregate_id"] = event["aggregateID"].take();
             event.as_object_mut().expect("an object").remove("aggregateID");
-            told.push(event);
+            reported.push(event);
         }
     }
     let order = |row: &Value| (row["seq"].as_i64(), row["aggregate_id"].to_string());
-    let (mut rows, mut told) = (rows, told);
+    let (mut rows, mut reported) = (rows, reported);
     rows.sort_by_key(order);
-    told.sort_by_key(order);
-    assert_eq!(rows, told);
+    reported.sort_by_key(order);
+    assert_eq!(rows, reported);
     // Only what is not known yet.
     let last = rows.iter().filter(|row| row["aggregate_id"] == json!(one)).count() as i64 - 1;
     let rest =
@@ -123,7 +122,7 @@ fn invalid_replay_is_rejected_without_changes() {
         ("a gap inside", changed(6, "seq", json!(9))),
         ("a negative number", changed(0, "seq", json!(-1))),
         ("half a number", changed(0, "seq", json!(1.5))),
-        ("an id that is none", changed(0, "id", json!("nope"))),
+        ("an invalid id", changed(0, "id", json!("nope"))),
         ("a type nobody knows", changed(2, "type", json!("message.updated.9"))),
         ("another session", changed(2, "aggregate_id", json!("ses_other"))),
         ("another text than here", other),
@@ -154,14 +153,7 @@ fn sync_history_after_compaction_has_every_number() {
     let house = ServerFixture::new();
     play_session(&house, "k", 3);
     let before = history(&house, &json!({}));
-    let upkeep = MaintenanceLimits { grace_ms: 0, lag_ms: 0, ..MaintenanceLimits::default() };
-    let later = at(1_000_000_000);
-    house
-        .engine()
-        .store()
-        .maintenance()
-        .run_with(&later, MaintenanceBudget::unlimited(), &upkeep)
-        .expect("maintained");
+    compact_log(&house, &at(1_000_000_000));
     let after = history(&house, &json!({}));
     let numbers = |rows: &[Value]| rows.iter().map(|row| row["seq"].clone()).collect::<Vec<_>>();
     assert_eq!(numbers(&after), numbers(&before));
@@ -230,8 +222,8 @@ fn fork_is_published_as_a_session() {
     let house = ServerFixture::new();
     let id = play_session(&house, "whole", 2);
     let forked = house.client().post(&format!("/session/{id}/fork"), &json!({})).expect(200);
-    let told = history(&house, &json!({}));
-    let rows = told.iter();
+    let reported = history(&house, &json!({}));
+    let rows = reported.iter();
     let images: Vec<&Value> = rows
         .filter(|row| row["data"]["info"]["id"] == forked["id"])
         .map(|row| &row["data"]["info"])

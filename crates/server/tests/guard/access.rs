@@ -129,12 +129,12 @@ fn text(value: &Value) -> String {
 }
 
 /// What the routes are tried with.
-struct Scene {
+struct AccessFixture {
     house: ServerFixture,
     names: BTreeMap<&'static str, String>,
 }
 
-impl Scene {
+impl AccessFixture {
     fn new() -> Self {
         let house = ServerFixture::with_git();
         house.write_file("opencode.json", r#"{"permission": {"bash": "ask"}}"#);
@@ -143,18 +143,18 @@ impl Scene {
             let made = house.client().post("/session", &json!({ "title": name })).expect(200);
             names.insert(name, text(&made["id"]));
         }
-        let mut scene = Self { house, names };
+        let mut fixture = Self { house, names };
         for name in ["done", "reverted"] {
-            scene.work(name);
+            fixture.work(name);
         }
-        scene.go_back("reverted");
-        scene.ask();
-        let client = scene.house.client();
-        let done = format!("/turnstone/session/{}", scene.names["done"]);
+        fixture.go_back("reverted");
+        fixture.ask();
+        let client = fixture.house.client();
+        let done = format!("/turnstone/session/{}", fixture.names["done"]);
         client.post(&format!("{done}/checkpoint"), &json!({ "name": "noon" })).expect(200);
         let made = client.post("/experimental/worktree", &json!({})).expect(200);
-        scene.names.insert("worktree", text(&made["directory"]));
-        scene
+        fixture.names.insert("worktree", text(&made["directory"]));
+        fixture
     }
 
     /// A turn that writes a file.
@@ -259,7 +259,7 @@ impl Scene {
 }
 
 /// What an answer says of the check before it.
-fn seen(answer: &HttpAnswer) -> Check {
+fn check_result(answer: &HttpAnswer) -> Check {
     let is_json = answer.header("content-type") == Some("application/json");
     let body = if is_json && !answer.body.is_empty() { answer.json() } else { Value::Null };
     match (answer.status, body["_tag"].as_str()) {
@@ -271,30 +271,35 @@ fn seen(answer: &HttpAnswer) -> Check {
 
 #[test]
 fn every_changing_route_has_the_check_that_is_listed_for_it() {
-    let scene = Scene::new();
-    let stranger = scene.house.client().with_header("x-turnstone-actor", "mallory");
+    let fixture = AccessFixture::new();
+    let stranger = fixture.house.client().with_header("x-turnstone-actor", "mallory");
     // Before a runner is there: prompts would wait for it.
     for row in ROWS {
         let (method, route, named, ..) = *row;
-        let answer = scene.send(&stranger, *row);
-        assert_eq!(seen(&answer), named, "{method} {route} by a name: {}", answer.text());
+        let answer = fixture.send(&stranger, *row);
+        assert_eq!(check_result(&answer), named, "{method} {route} by a name: {}", answer.text());
     }
-    let outside = scene.house.project().join("outside");
+    let outside = fixture.house.project().join("outside");
     fs_err::create_dir(&outside).expect("made");
-    let inside = scene.runner(&scene.house.project());
-    let outside = scene.runner(&outside);
+    let inside = fixture.runner(&fixture.house.project());
+    let outside = fixture.runner(&outside);
     for row in ROWS {
         let (method, route, _, runner, _) = *row;
-        let answer = scene.send(&outside, *row);
+        let answer = fixture.send(&outside, *row);
         let reach = if EVERYWHERE.contains(&route) { Open } else { Refused };
-        assert_eq!(seen(&answer), reach, "{method} {route} outside: {}", answer.text());
-        let answer = scene.send(&inside, *row);
-        assert_eq!(seen(&answer), runner, "{method} {route} by a runner: {}", answer.text());
+        assert_eq!(check_result(&answer), reach, "{method} {route} outside: {}", answer.text());
+        let answer = fixture.send(&inside, *row);
+        assert_eq!(
+            check_result(&answer),
+            runner,
+            "{method} {route} by a runner: {}",
+            answer.text()
+        );
     }
     // Nothing of it has changed what the person has.
-    assert_eq!(scene.messages("done")[0]["parts"][0]["text"], "go");
-    assert!(scene.house.project().join("done").exists());
-    assert!(!scene.house.project().join("reverted").exists());
+    assert_eq!(fixture.messages("done")[0]["parts"][0]["text"], "go");
+    assert!(fixture.house.project().join("done").exists());
+    assert!(!fixture.house.project().join("reverted").exists());
 }
 
 #[test]

@@ -88,10 +88,10 @@ fn right_password_is_accepted_while_wrong_ones_are_delayed() {
     for _ in 0..20 {
         assert_eq!(status(&mut ask(RIGHT)).as_deref(), Some("200"));
     }
-    let told: Vec<String> = wrong.iter_mut().filter_map(status).collect();
-    assert_eq!(told.len(), 60);
-    assert!(told.iter().all(|status| status == "401" || status == "429"), "{told:?}");
-    let delayed = told.iter().filter(|status| *status == "401").count();
+    let reported: Vec<String> = wrong.iter_mut().filter_map(status).collect();
+    assert_eq!(reported.len(), 60);
+    assert!(reported.iter().all(|status| status == "401" || status == "429"), "{reported:?}");
+    let delayed = reported.iter().filter(|status| *status == "401").count();
     assert!(delayed >= 16, "{delayed} answers were delayed");
 }
 

@@ -149,9 +149,9 @@ fn unix_socket_serves_owner_without_password() {
         serde_json::from_str(answer.split("\r\n\r\n").nth(1).expect("a body")).expect("JSON");
     assert_eq!(body["socket"], json!(path));
     assert_eq!(body["url"], json!(format!("http://{}", house.address())));
-    let told =
+    let reported =
         house.client().with_header("authorization", RIGHT).get("/turnstone/server").expect(200);
-    assert_eq!(told, body);
+    assert_eq!(reported, body);
 }
 
 #[test]

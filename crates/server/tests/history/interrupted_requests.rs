@@ -51,11 +51,11 @@ fn retry_finishes_interrupted_staged_revert() {
     let listed = house.client().get(&format!("/session/{session}/message")).expect(200);
     assert_eq!(listed.as_array().map(Vec::len), Some(2));
     let history = house.client().get(&format!("/api/session/{session}/history")).expect(200);
-    let told = history["data"].as_array().expect("a list").iter();
-    let told: Vec<_> = told.filter_map(|it| it["type"].as_str()).collect();
+    let reported = history["data"].as_array().expect("a list").iter();
+    let reported: Vec<_> = reported.filter_map(|it| it["type"].as_str()).collect();
     let count =
-        |kind: &str| told.iter().filter(|it| **it == format!("session.next.{kind}")).count();
-    assert_eq!((count("revert.staged"), count("revert.committed")), (1, 1), "{told:?}");
+        |kind: &str| reported.iter().filter(|it| **it == format!("session.next.{kind}")).count();
+    assert_eq!((count("revert.staged"), count("revert.committed")), (1, 1), "{reported:?}");
     scenario.teardown();
 }
 

@@ -10,7 +10,7 @@ fn titles(list: &Value) -> Vec<&str> {
     list.as_array().expect("a list").iter().filter_map(|it| it["title"].as_str()).collect()
 }
 
-/// Stores a session as it is told, whatever the server would have made of it.
+/// Stores a session as given, whatever the server would have made of it.
 fn store(house: &ServerFixture, like: &str, change: impl FnOnce(&mut Value)) {
     let made = house.client().get(&format!("/session/{like}")).expect(200);
     let stored =

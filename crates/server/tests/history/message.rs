@@ -109,8 +109,8 @@ fn process_groups_are_never_sent_to_clients() {
     let put = move |tx: &turnstone_store::Tx<'_>| tx.messages().put_part(&part);
     house.engine().store().write(&ctx(), put).wait().expect("written");
     let path = format!("/session/{session}/message");
-    let told = stream.wait_for("message.part.updated");
-    assert_eq!(told["properties"]["part"]["state"]["metadata"], json!({ "exit": 0 }));
+    let reported = stream.wait_for("message.part.updated");
+    assert_eq!(reported["properties"]["part"]["state"]["metadata"], json!({ "exit": 0 }));
     for path in [path.clone(), format!("{path}/msg_1a"), format!("/api{path}")] {
         let shown = house.client().get(&path).expect(200).to_string();
         assert!(shown.contains(r#"{"exit":0}"#) && !shown.contains("pgid"), "{path}: {shown}");

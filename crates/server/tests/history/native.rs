@@ -360,9 +360,9 @@ fn overlapping_tool_windows_are_contended() {
     let (one, other) = (session(&house, "one"), session(&house, "other"));
     let first = TurnDriver::begin(house.client(), &one, "go");
     let second = TurnDriver::begin(house.client(), &other, "go");
-    let (step, beside) = (first.step(), second.step());
+    let (step, concurrent) = (first.step(), second.step());
     first.tool(&step, &json!("anything"), || {
-        drop(second.tool(&beside, &json!("anything"), || house.write_file("both", "?")));
+        drop(second.tool(&concurrent, &json!("anything"), || house.write_file("both", "?")));
     });
     first.end();
     second.end();

@@ -29,7 +29,7 @@ fn message_pages_go_back_without_gap_or_repeat() {
     let house = ServerFixture::new();
     let session = session_with_prompts(&house, 7);
     let other = session_with_prompts(&house, 0);
-    turn(&house, &other, "beside", &[("a.txt", "a\n")]);
+    turn(&house, &other, "meanwhile", &[("a.txt", "a\n")]);
     let whole = ids(&page(&house, &session, "").expect(200));
     assert_eq!(whole.len(), 7);
     assert!(whole.is_sorted(), "oldest first: {whole:?}");
@@ -129,7 +129,7 @@ fn invalid_cursor_and_unknown_session_are_errors() {
 
 fn other_session(house: &ServerFixture) -> String {
     let other = session(house, "other");
-    let turn = begin(house, &other, "beside");
+    let turn = begin(house, &other, "meanwhile");
     end(house, &turn);
     other
 }

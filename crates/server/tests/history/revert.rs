@@ -82,7 +82,7 @@ fn revert_restores_files_and_unrevert_undoes_it() {
         assert_eq!(read(&house, file).as_deref(), Some(content));
     }
     let again = house.client().send("POST", &format!("{path}/unrevert"), None).expect(200);
-    assert_eq!(again, back, "nothing is left to take back");
+    assert_eq!(again, back, "nothing is left to undo");
 }
 
 #[test]

@@ -28,7 +28,7 @@ fn step(house: &ServerFixture, session: &str, word: &str) -> HttpAnswer {
     house.client().send("POST", &format!("/api/session/{session}/revert/{word}"), None)
 }
 
-fn shown(house: &ServerFixture, session: &str) -> Value {
+fn read_session(house: &ServerFixture, session: &str) -> Value {
     house.client().get(&format!("/api/session/{session}")).expect(200)["data"].clone()
 }
 
@@ -45,7 +45,7 @@ fn staged_revert_restores_files_and_clear_undoes_it() {
     assert_eq!(staged["messageID"], "msg_1");
     assert_eq!(staged["snapshot"].as_str().map(str::len), Some(40));
     assert!(staged["diff"].as_str().is_some_and(|diff| diff.contains("a/b.txt")), "{staged}");
-    assert_eq!(shown(&house, &session)["revert"], staged);
+    assert_eq!(read_session(&house, &session)["revert"], staged);
     let older = house.client().get(&format!("/session/{session}")).expect(200);
     assert_eq!(older["revert"], staged, "one head, seen by both");
     assert_eq!(read(&house, "a.txt").as_deref(), Some("hello\n"));
@@ -54,7 +54,7 @@ fn staged_revert_restores_files_and_clear_undoes_it() {
     assert_eq!(count(&house, &session), Some(4), "messages stay until it is committed");
 
     assert_eq!(step(&house, &session, "clear").status, 204);
-    assert_eq!(shown(&house, &session).get("revert"), None);
+    assert_eq!(read_session(&house, &session).get("revert"), None);
     for (file, content) in FILES {
         assert_eq!(read(&house, file).as_deref(), Some(content));
     }
@@ -89,7 +89,7 @@ fn committed_revert_hides_messages_and_keeps_files() {
     stage(&house, &session, &json!({ "messageID": "msg_1" })).expect(200);
     assert_eq!(step(&house, &session, "commit").status, 204);
     assert_eq!(count(&house, &session), Some(2));
-    assert_eq!(shown(&house, &session).get("revert"), None);
+    assert_eq!(read_session(&house, &session).get("revert"), None);
     assert_eq!(read(&house, "b.txt"), None);
     assert_eq!(step(&house, &session, "clear").status, 204);
     assert_eq!(read(&house, "b.txt"), None, "there is nothing to clear any more");
@@ -152,7 +152,7 @@ fn staged_revert_by_another_actor_needs_permission() {
         assert_eq!(other.post(&path, &body).expect(409)["_tag"], "PermissionAskedError");
     }
     assert_eq!(read(&house, "a.txt").as_deref(), Some("HELLO\n"));
-    assert_eq!(shown(&house, &session).get("revert"), None);
+    assert_eq!(read_session(&house, &session).get("revert"), None);
 }
 
 /// Proves R43.
@@ -206,7 +206,7 @@ fn revert_publishes_diff_then_session_as_recorded() {
         stands = next(&mut stream);
     }
     assert_eq!(stands["properties"]["info"]["revert"]["messageID"], "msg_1");
-    // It is in the log: whoever was away hears it, also when the messages are hidden since.
+    // It is in the log: a client that was away receives it, even if the messages are hidden by now.
     step(&house, &session, "commit").expect(204);
     let mut later = house.client().with_header("last-event-id", "0").stream("/event");
     assert_eq!(later.wait_for("session.diff"), diff);

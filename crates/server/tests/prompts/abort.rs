@@ -1,4 +1,4 @@
-//! Stopping: whoever asks for it, the turn ends once, its client is answered, and nobody's prompt is lost.
+//! Aborting: the turn ends once, its client is answered, and no prompt is lost.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use turnstone_engine::AbortOutcome;
 
 use crate::runner::TestRunner;
 use crate::support::ServerFixture;
-use crate::{beside, inbox, is_idle, messages, named, said, session, waiting};
+use crate::{inbox, is_idle, local_context, messages, named, session, text_prompt, waiting};
 
 /// Proves R29.
 #[test]
@@ -23,7 +23,7 @@ fn abort_ends_the_turn_and_keeps_the_inbox() {
     let mut events = client.stream("/event");
     events.wait_for("server.connected");
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| client.post(path, &said("go")).expect(200));
+        let asking = scope.spawn(|| client.post(path, &text_prompt("go")).expect(200));
         let turn = runner.take();
         let step = turn.driver.step();
         turn.stream(&step, "text", &["half a wo"]);
@@ -31,7 +31,7 @@ fn abort_ends_the_turn_and_keeps_the_inbox() {
             "touches": { "paths": ["half.txt"] } });
         turn.driver.post("tool", &tool).expect(200);
         house.write_file("half.txt", "half\n");
-        let queued = scope.spawn(|| client.post(path, &said("and then this")).expect(200));
+        let queued = scope.spawn(|| client.post(path, &text_prompt("and then this")).expect(200));
         let kept = waiting(&house, &id);
 
         assert_eq!(client.send("POST", abort, None).expect(200), true);
@@ -68,7 +68,7 @@ fn abort_before_first_output_answers_the_client() {
     let path = &format!("/session/{id}/message");
     for route in [format!("/session/{id}/abort"), format!("/api/session/{id}/interrupt")] {
         let answer = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| client.post(path, &said("go")).expect(200));
+            let asking = scope.spawn(|| client.post(path, &text_prompt("go")).expect(200));
             let turn = runner.take();
             let stopped = client.send("POST", &route, None);
             assert!(stopped.status < 300, "{}", stopped.text());
@@ -91,7 +91,7 @@ fn abort_withdraws_pending_permission() {
     let runner = TestRunner::attach(&house);
     let path = &format!("/session/{id}/message");
     let answer = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| client.post(path, &said("go")).expect(200));
+        let asking = scope.spawn(|| client.post(path, &text_prompt("go")).expect(200));
         let turn = runner.take();
         turn.driver.step();
         let ask = json!({ "permission": "bash", "patterns": ["rm"], "always": [], "metadata": {},
@@ -114,12 +114,13 @@ fn abort_from_another_process_ends_driven_turn() {
     let runner = TestRunner::attach(&house);
     let path = &format!("/session/{id}/message");
     let answer: Value = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| client.post(path, &said("go")).expect(200));
+        let asking = scope.spawn(|| client.post(path, &text_prompt("go")).expect(200));
         let turn = runner.take();
         let step = turn.driver.step();
         turn.stream(&step, "text", &["half a wo"]);
-        // As `turnstone session abort` does it: the wish is written, whoever runs the turn hears it.
-        let asked = house.engine().turns().aborts().request(&beside(), &named(&id)).expect("asked");
+        // As `turnstone session abort` does it: the request is stored, and the process that runs the turn notices it.
+        let asked =
+            house.engine().turns().aborts().request(&local_context(), &named(&id)).expect("asked");
         assert!(matches!(asked, AbortOutcome::Requested(_)), "{asked:?}");
         let mut beat = turn.driver.post("beat", &json!({}));
         while beat.status == 200 {

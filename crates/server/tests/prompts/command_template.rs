@@ -11,7 +11,7 @@ fn project_command_becomes_a_prompt_and_is_published() {
     house.write_file("notes.txt", "remember\n");
     house.write_file(
         ".opencode/command/fix.md",
-        "---\ndescription: mend it\nagent: plan\nmodel: prov/mod\n---\nMend $1 for $2, see @notes.txt.\n",
+        "---\ndescription: repair it\nagent: plan\nmodel: prov/mod\n---\nRepair $1 for $2, see @notes.txt.\n",
     );
     let id = session(&house);
     let mut events = house.client().stream("/event");
@@ -19,7 +19,7 @@ fn project_command_becomes_a_prompt_and_is_published() {
     let body = json!({ "command": "fix", "arguments": "\"the tide\" ada and bob" });
     let answer = house.client().post(&format!("/session/{id}/command"), &body).expect(200);
     let stored = messages(&house, &id);
-    assert_eq!(stored[0]["parts"][0]["text"], "Mend the tide for ada and bob, see @notes.txt.");
+    assert_eq!(stored[0]["parts"][0]["text"], "Repair the tide for ada and bob, see @notes.txt.");
     assert!(stored[0]["parts"][2]["text"].as_str().expect("text").contains("1: remember"));
     assert_eq!(
         (&stored[0]["info"]["agent"], &stored[0]["info"]["model"]["modelID"]),

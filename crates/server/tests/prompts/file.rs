@@ -1,4 +1,4 @@
-//! Files a prompt names stay below the project's root (R16), and a failure is told, not answered.
+//! Files a prompt names stay below the project's root (R16), and a failure is an event, not an answer.
 
 use serde_json::{Value, json};
 
@@ -83,8 +83,8 @@ fn unreadable_files_are_reported_and_prompt_succeeds() {
             assert!(!text.contains("hidden"), "{url} as {mime} leaks: {text}");
             assert!(found.iter().all(|part| part["type"] == "text"), "{text}");
             let event = events.wait_for("session.error");
-            let told = event["properties"]["error"]["data"]["message"].as_str().expect("words");
-            assert!(told.contains(why), "{told}");
+            let reported = event["properties"]["error"]["data"]["message"].as_str().expect("words");
+            assert!(reported.contains(why), "{reported}");
         }
     }
     // A link that stays inside is what it leads to.
@@ -102,8 +102,8 @@ fn pipes_and_devices_in_prompts_are_rejected() {
     std::os::unix::fs::symlink("/dev/zero", house.project().join("zero")).expect("linked");
     for name in ["pipe", "zero"] {
         let found = parts(&house, &json!({ "mime": "text/plain", "url": url(&house, name) }));
-        let told = found.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>();
-        let why = told.join("\n");
+        let reported = found.iter().filter_map(|part| part["text"].as_str()).collect::<Vec<_>>();
+        let why = reported.join("\n");
         assert!(why.contains("neither a file") || why.contains("outside"), "{name}: {why}");
     }
 }

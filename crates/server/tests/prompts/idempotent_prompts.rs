@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::runner::TestRunner;
 use crate::support::ServerFixture;
-use crate::{is_idle, messages, said, seq, session, waiting};
+use crate::{is_idle, messages, seq, session, text_prompt, waiting};
 
 /// Every route that takes a prompt: its path, a body, and the status of its answer.
 fn routes(id: &str) -> Vec<(String, Value, u16)> {
@@ -14,8 +14,8 @@ fn routes(id: &str) -> Vec<(String, Value, u16)> {
     let init = json!({ "providerID": "p", "modelID": "m",
                        "messageID": "msg_zzzzzzzzzzzz0000000000000c" });
     vec![
-        (format!("/session/{id}/message"), said("by message"), 200),
-        (format!("/session/{id}/prompt_async"), said("by and by"), 204),
+        (format!("/session/{id}/message"), text_prompt("by message"), 200),
+        (format!("/session/{id}/prompt_async"), text_prompt("by and by"), 204),
         (format!("/session/{id}/command"), json!({ "command": "greet", "arguments": "a" }), 200),
         (format!("/api/session/{id}/prompt"), json!({ "prompt": { "text": "newer" } }), 200),
         (format!("/session/{id}/summarize"), model, 200),
@@ -111,7 +111,7 @@ fn stale_prompt_is_rejected_on_every_route() {
 }
 
 fn no_reply_body(words: &str) -> Value {
-    let mut body = said(words);
+    let mut body = text_prompt(words);
     body["noReply"] = true.into();
     body
 }
@@ -150,7 +150,7 @@ fn reconnected_client_gets_the_answer() {
     let id = session(&house);
     let runner = TestRunner::attach(&house);
     let path = format!("/session/{id}/message");
-    let body = said("take your time");
+    let body = text_prompt("take your time");
     let keyed = house.client().with_header("idempotency-key", "patient");
     // The connection is closed before there is an answer.
     let asked = keyed.post_without_reading(&path, &body);

@@ -34,8 +34,8 @@ fn named(session: &str) -> SessionId {
     session.parse().expect("a session")
 }
 
-/// The same person, working on the data beside the server.
-fn beside() -> Context {
+/// The same person, working on the data without the server.
+fn local_context() -> Context {
     Context::new(Actor::new("ada").expect("a name"), EpochMillis(1_800_000_000_000))
 }
 
@@ -46,20 +46,22 @@ fn messages(house: &ServerFixture, session: &str) -> Vec<Value> {
 }
 
 /// A prompt of one text.
-fn said(text: &str) -> Value {
+fn text_prompt(text: &str) -> Value {
     json!({ "parts": [{ "type": "text", "text": text }] })
 }
 
 /// What the sessions of the server do.
 fn is_idle(house: &ServerFixture, session: &str) -> bool {
     let store = house.engine().store();
-    let status = store.read(&beside(), |r| r.sessions().status(&named(session))).expect("read");
+    let status =
+        store.read(&local_context(), |r| r.sessions().status(&named(session))).expect("read");
     status == turnstone_core::model::SessionStatus::Idle
 }
 
 /// The prompts of a session that wait.
 fn inbox(house: &ServerFixture, session: &str) -> Vec<String> {
-    let found = house.engine().store().read(&beside(), |r| r.prompts().waiting(&named(session)));
+    let found =
+        house.engine().store().read(&local_context(), |r| r.prompts().waiting(&named(session)));
     found.expect("read").iter().map(|one| one.message.to_string()).collect()
 }
 
@@ -76,5 +78,10 @@ fn waiting(house: &ServerFixture, session: &str) -> String {
 
 /// Where a session stands.
 fn seq(house: &ServerFixture, session: &str) -> i64 {
-    house.engine().store().read(&beside(), |r| r.sessions().seq(&named(session))).expect("read").0
+    house
+        .engine()
+        .store()
+        .read(&local_context(), |r| r.sessions().seq(&named(session)))
+        .expect("read")
+        .0
 }

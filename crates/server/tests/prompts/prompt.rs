@@ -1,4 +1,4 @@
-//! Prompts without a runner, beside a running turn, and said twice.
+//! Prompts without a runner, during a running turn, and sent twice.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use turnstone_core::turn::TurnOutcome;
 use turnstone_engine::{Prompt, Turn};
 
 use crate::support::ServerFixture;
-use crate::{beside, is_idle, messages, named, said, session, waiting};
+use crate::{is_idle, local_context, messages, named, session, text_prompt, waiting};
 
 #[test]
 fn prompt_without_runner_is_stored_and_answered_with_error() {
@@ -44,7 +44,8 @@ fn prompt_without_runner_is_stored_and_answered_with_error() {
     assert!(is_idle(&house, &id), "nothing stays busy");
 
     // The model of the session is the model of the next prompt; the agent is the usual one again.
-    let answer = house.client().post(&format!("/session/{id}/message"), &said("again")).expect(200);
+    let answer =
+        house.client().post(&format!("/session/{id}/message"), &text_prompt("again")).expect(200);
     assert_eq!(
         (&answer["info"]["modelID"], &answer["info"]["agent"]),
         (&"m".into(), &"build".into())
@@ -126,7 +127,7 @@ fn same_message_id_is_idempotent_or_conflicts() {
     assert!(messages(&house, &elsewhere).is_empty());
 
     // What is made here sorts after even such an id: clients halve a list to find it.
-    house.client().post(&path, &said("next")).expect(200);
+    house.client().post(&path, &text_prompt("next")).expect(200);
     let ids: Vec<String> = messages(&house, &id)
         .iter()
         .map(|message| message["info"]["id"].as_str().expect("an id").to_owned())
@@ -150,9 +151,9 @@ fn concurrent_prompts_with_one_id_are_one_prompt() {
     assert_eq!(messages(&house, &id).len(), 2);
 }
 
-/// A turn that somebody runs beside the server's own requests.
+/// A turn that another process runs while the server handles requests.
 fn begin(house: &ServerFixture, id: &str) -> Turn {
-    let ctx = beside();
+    let ctx = local_context();
     let session = named(id);
     let message = house.engine().turns().new_message_id(&ctx, &session).expect("an id");
     let body = json!({ "role": "user", "time": { "created": 1 }, "agent": "build",
@@ -164,7 +165,7 @@ fn begin(house: &ServerFixture, id: &str) -> Turn {
 
 /// Writes an answer to `asked` into a turn.
 fn answer(house: &ServerFixture, turn: &Turn, asked: &str, words: &str) {
-    let ctx = beside();
+    let ctx = local_context();
     let (session, engine) = (turn.session.clone(), house.engine());
     let id = engine.turns().new_message_id(&ctx, &session).expect("an id");
     let none =
@@ -192,21 +193,29 @@ fn prompt_during_turn_steers_and_gets_its_answer() {
     let turn = begin(&house, &id);
     let path = format!("/session/{id}/message");
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| house.client().post(&path, &said("also this")).expect(200));
+        let asking =
+            scope.spawn(|| house.client().post(&path, &text_prompt("also this")).expect(200));
         let asked = waiting(&house, &id);
         assert_eq!(messages(&house, &id).len(), 2, "it is stored at once");
         // R45: a shell command would disturb the turn.
         let shell = json!({ "agent": "build", "command": "true" });
         let refused = house.client().post(&format!("/session/{id}/shell"), &shell).expect(409);
         assert_eq!(refused["_tag"], "SessionBusyError");
-        let taken =
-            house.engine().turns().promote_steering_prompts(&beside(), &turn).expect("taken");
+        let taken = house
+            .engine()
+            .turns()
+            .promote_steering_prompts(&local_context(), &turn)
+            .expect("taken");
         assert_eq!(
             taken.iter().map(ToString::to_string).collect::<Vec<_>>(),
             std::slice::from_ref(&asked)
         );
         answer(&house, &turn, &asked, "done");
-        house.engine().turns().end(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
+        house
+            .engine()
+            .turns()
+            .end(&local_context(), &turn, TurnOutcome::Completed, None)
+            .expect("ended");
         let answered = asking.join().expect("answered");
         assert_eq!(answered["parts"][0]["text"], "done");
         assert_eq!(answered["info"]["parentID"], asked.as_str());
@@ -224,9 +233,14 @@ fn untaken_prompt_is_answered_after_the_turn() {
     house.client().post(&format!("/session/{id}/message"), &note).expect(200);
     let path = format!("/session/{id}/message");
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| house.client().post(&path, &said("and this")).expect(200));
+        let asking =
+            scope.spawn(|| house.client().post(&path, &text_prompt("and this")).expect(200));
         waiting(&house, &id);
-        house.engine().turns().end(&beside(), &turn, TurnOutcome::Completed, None).expect("ended");
+        house
+            .engine()
+            .turns()
+            .end(&local_context(), &turn, TurnOutcome::Completed, None)
+            .expect("ended");
         let answered = asking.join().expect("answered");
         assert_eq!(answered["info"]["error"]["name"], "UnknownError");
     });
@@ -234,7 +248,7 @@ fn untaken_prompt_is_answered_after_the_turn() {
         let left = house
             .engine()
             .store()
-            .read(&beside(), |r| r.prompts().waiting(&named(&id)))
+            .read(&local_context(), |r| r.prompts().waiting(&named(&id)))
             .expect("read");
         if left.is_empty() && is_idle(&house, &id) {
             let errors = messages(&house, &id);
@@ -253,8 +267,8 @@ fn prompt_after_revert_branches() {
     let house = ServerFixture::with_git();
     let id = session(&house);
     let path = format!("/session/{id}/message");
-    house.client().post(&path, &said("first")).expect(200);
-    house.client().post(&path, &said("second")).expect(200);
+    house.client().post(&path, &text_prompt("first")).expect(200);
+    house.client().post(&path, &text_prompt("second")).expect(200);
     let stored = messages(&house, &id);
     let second = stored[2]["info"]["id"].as_str().expect("an id");
     let message = second.parse().expect("an id");
@@ -262,7 +276,7 @@ fn prompt_after_revert_branches() {
         .engine()
         .history()
         .reverts()
-        .revert(&beside(), &named(&id), &message, None)
+        .revert(&local_context(), &named(&id), &message, None)
         .expect("reverted");
     house.client().post(&path, &json!({ "noReply": true, "parts": [] })).expect(200);
     let ids: Vec<Value> = messages(&house, &id).iter().map(|m| m["info"]["id"].clone()).collect();

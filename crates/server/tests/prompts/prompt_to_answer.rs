@@ -4,12 +4,28 @@
 use serde_json::{Value, json};
 
 use crate::runner::{TakenPrompt, TestRunner};
-use crate::support::{ServerFixture, adjustable_now, advance_clock};
-use crate::{is_idle, messages, said, session};
+use crate::support::{ServerFixture, TestClient, adjustable_now, advance_clock};
+use crate::{is_idle, messages, session, text_prompt};
 
 fn text_of(answer: &Value) -> Vec<&str> {
     let parts = answer["parts"].as_array().expect("parts");
     parts.iter().filter(|part| part["type"] == "text").filter_map(|p| p["text"].as_str()).collect()
+}
+
+/// A session with a runner, and the route that prompts it.
+struct PromptedRunner {
+    id: String,
+    runner: TestRunner,
+    client: TestClient,
+    path: String,
+}
+
+impl PromptedRunner {
+    fn attach(house: &ServerFixture) -> Self {
+        let id = session(house);
+        let path = format!("/session/{id}/message");
+        Self { runner: TestRunner::attach(house), client: house.client().clone(), id, path }
+    }
 }
 
 #[test]
@@ -22,7 +38,8 @@ fn runner_answers_every_prompt_route() {
 
     let (answer, made) = std::thread::scope(|scope| {
         let path = format!("/session/{id}/message");
-        let asking = scope.spawn(move || client.post(&path, &said("by message")).expect(200));
+        let asking =
+            scope.spawn(move || client.post(&path, &text_prompt("by message")).expect(200));
         let taken = runner.take();
         assert_eq!((taken.session.as_str(), taken.text()), (id.as_str(), "by message"));
         let made = taken.answer("Hello.");
@@ -35,7 +52,7 @@ fn runner_answers_every_prompt_route() {
 
     let mut events = client.stream("/event");
     events.wait_for("server.connected");
-    client.post(&format!("/session/{id}/prompt_async"), &said("by and by")).expect(204);
+    client.post(&format!("/session/{id}/prompt_async"), &text_prompt("by and by")).expect(204);
     let taken = runner.take();
     assert_eq!(taken.text(), "by and by");
     taken.answer("Later.");
@@ -77,7 +94,7 @@ fn text(value: &Value) -> &str {
 }
 
 /// What an event says, in a few words; nothing of what OpenCode writes in the background whenever it
-/// comes to it (titles, figures), of the same said again, and of what is in no log.
+/// comes to it (titles, figures), of repetitions, and of ephemeral events.
 fn event_summary(event: &Value, status: &mut String) -> Option<String> {
     let said = &event["properties"];
     match text(&event["type"]) {
@@ -123,7 +140,7 @@ fn play_recorded_turn(house: &ServerFixture, taken: &TakenPrompt) {
     let first = driver.step();
     let thought = taken.stream(&first, "reasoning", &["let me think"]);
     taken.seal(&first, &thought, "let me think");
-    let spoken = taken.stream(&first, "text", &["I will write", "."]);
+    let outline = taken.stream(&first, "text", &["I will write", "."]);
     let pending = json!({ "type": "tool", "callID": "call_0", "tool": "write",
         "state": { "status": "pending", "input": {}, "raw": "" } });
     let part = driver.post(&format!("step/{first}/part"), &pending).expect(200);
@@ -131,14 +148,14 @@ fn play_recorded_turn(house: &ServerFixture, taken: &TakenPrompt) {
     let running = json!({ "messageID": first, "partID": part["id"], "callID": "call_0",
         "tool": "write", "input": input, "touches": { "paths": ["canon.txt"] } });
     driver.post("tool", &running).expect(200);
-    taken.seal(&first, &spoken, "I will write.");
+    taken.seal(&first, &outline, "I will write.");
     house.write_file("canon.txt", "canon\n");
     let end = json!({ "output": "Wrote file successfully.", "title": "canon.txt" });
     driver.post(&format!("tool/{}/end", text(&part["id"])), &end).expect(200);
     driver.end_step(&first, "tool-calls");
     let second = driver.step();
-    let spoken = taken.stream(&second, "text", &["Done writing", "."]);
-    taken.seal(&second, &spoken, "Done writing.");
+    let outline = taken.stream(&second, "text", &["Done writing", "."]);
+    taken.seal(&second, &outline, "Done writing.");
     driver.end_step(&second, "stop");
     driver.end();
 }
@@ -156,7 +173,7 @@ fn turn_events_match_recording_and_revert_undoes_its_file() {
     let asked = recorded[1].strip_prefix("text ").expect("the prompt's text").to_owned();
     let answer = std::thread::scope(|scope| {
         let path = format!("/session/{id}/message");
-        let asking = scope.spawn(move || client.post(&path, &said(&asked)).expect(200));
+        let asking = scope.spawn(move || client.post(&path, &text_prompt(&asked)).expect(200));
         play_recorded_turn(&house, &runner.take());
         asking.join().expect("answered")
     });
@@ -186,10 +203,7 @@ fn turn_events_match_recording_and_revert_undoes_its_file() {
 #[test]
 fn failed_turn_answers_with_the_error() {
     let house = ServerFixture::new();
-    let id = session(&house);
-    let runner = TestRunner::attach(&house);
-    let client = house.client();
-    let path = &format!("/session/{id}/message");
+    let PromptedRunner { id, runner, client, path } = &PromptedRunner::attach(&house);
     let mut events = client.stream("/event");
     events.wait_for("server.connected");
     let data = json!({ "message": "the model says no", "statusCode": 400, "isRetryable": false });
@@ -197,7 +211,7 @@ fn failed_turn_answers_with_the_error() {
     // With an answer that has begun, before there is any, and between two.
     for (has_begun, has_ended) in [(true, false), (false, false), (false, true)] {
         let answer = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| client.post(path, &said("fail")).expect(200));
+            let asking = scope.spawn(|| client.post(path, &text_prompt("fail")).expect(200));
             let taken = runner.take();
             if has_ended {
                 let answer = taken.driver.step();
@@ -217,8 +231,8 @@ fn failed_turn_answers_with_the_error() {
             (&json!("assistant"), usize::from(has_begun))
         );
         assert!(info["time"]["completed"].is_i64(), "{info}");
-        let told = events.wait_for("session.error");
-        assert_eq!(told["properties"]["error"], end["error"]);
+        let reported = events.wait_for("session.error");
+        assert_eq!(reported["properties"]["error"], end["error"]);
         events.wait_for("session.idle");
         assert!(is_idle(&house, &id));
     }
@@ -228,13 +242,11 @@ fn failed_turn_answers_with_the_error() {
 #[test]
 fn silent_runner_leaves_no_prompt_unanswered() {
     let house = ServerFixture::with_settings(|settings| settings.clock = adjustable_now);
-    let id = session(&house);
-    let runner = TestRunner::attach(&house);
-    let client = house.client();
-    let path = &format!("/session/{id}/message");
+    let PromptedRunner { id, runner, client, path } = &PromptedRunner::attach(&house);
     let answer = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| client.post(path, &said("is anybody there?")).expect(200));
-        assert_eq!(runner.inbox(), std::slice::from_ref(&id));
+        let asking =
+            scope.spawn(|| client.post(path, &text_prompt("is anybody there?")).expect(200));
+        assert_eq!(runner.inbox(), std::slice::from_ref(id));
         // It saw the prompt, and dies before it takes it up.
         advance_clock(60_000);
         asking.join().expect("answered")
@@ -242,13 +254,13 @@ fn silent_runner_leaves_no_prompt_unanswered() {
     assert!(text(&answer["info"]["error"]["data"]["message"]).contains("No model runner"));
     assert_eq!(client.get("/turnstone/runner").expect(200), json!([]));
     assert!(is_idle(&house, &id));
-    // The next prompt is told at once, and a runner that comes back is asked again.
-    let answer = client.post(path, &said("and now?")).expect(200);
+    // The next prompt is answered at once, and a runner that comes back is asked again.
+    let answer = client.post(path, &text_prompt("and now?")).expect(200);
     assert!(text(&answer["info"]["error"]["data"]["message"]).contains("No model runner"));
     client.get(&format!("/turnstone/runner/{}/inbox", runner.id)).expect(404);
     let runner = TestRunner::attach(&house);
     let answer = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| client.post(path, &said("welcome back")).expect(200));
+        let asking = scope.spawn(|| client.post(path, &text_prompt("welcome back")).expect(200));
         runner.take().answer("Thanks.");
         asking.join().expect("answered")
     });
@@ -266,7 +278,7 @@ fn working_runner_is_not_timed_out() {
     let client = house.client();
     std::thread::scope(|scope| {
         let ask = |id: &str, words: &str| {
-            client.post(&format!("/session/{id}/message"), &said(words)).expect(200)
+            client.post(&format!("/session/{id}/message"), &text_prompt(words)).expect(200)
         };
         let asking = scope.spawn(move || ask(&first, "take your time"));
         let taken = runner.take();
@@ -285,15 +297,12 @@ fn working_runner_is_not_timed_out() {
 #[test]
 fn leaving_runner_releases_waiting_clients() {
     let house = ServerFixture::new();
-    let id = session(&house);
-    let runner = TestRunner::attach(&house);
-    let client = house.client();
-    let path = &format!("/session/{id}/message");
+    let PromptedRunner { id, runner, client, path } = &PromptedRunner::attach(&house);
     // If-Match is about the moment the prompt was stored, not about what follows (R43).
     let asks = client.with_header("if-match", &format!("\"{}\"", crate::seq(&house, &id)));
     let answer = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| asks.post(path, &said("wait for it")).expect(200));
-        assert_eq!(runner.inbox(), std::slice::from_ref(&id));
+        let asking = scope.spawn(|| asks.post(path, &text_prompt("wait for it")).expect(200));
+        assert_eq!(runner.inbox(), std::slice::from_ref(id));
         runner.leave();
         asking.join().expect("answered")
     });
@@ -307,16 +316,13 @@ fn vanished_runner_leaves_an_error_and_nothing_stuck() {
         settings.clock = adjustable_now;
         settings.limits.driver_timeout_ms = 20_000;
     });
-    let id = session(&house);
-    let runner = TestRunner::attach(&house);
-    let client = house.client();
-    let path = &format!("/session/{id}/message");
+    let PromptedRunner { id, runner, client, path } = &PromptedRunner::attach(&house);
     let mut events = client.stream("/event");
     events.wait_for("server.connected");
     // Before it began to answer, and with a file half written.
     for has_begun in [false, true] {
         let (answer, taken) = std::thread::scope(|scope| {
-            let asking = scope.spawn(|| client.post(path, &said("go on")).expect(200));
+            let asking = scope.spawn(|| client.post(path, &text_prompt("go on")).expect(200));
             let taken = runner.take();
             if has_begun {
                 let answer = taken.driver.step();
@@ -351,16 +357,13 @@ fn vanished_runner_leaves_an_error_and_nothing_stuck() {
 #[test]
 fn turn_events_arrive_before_the_prompt_answer() {
     let house = ServerFixture::new();
-    let id = session(&house);
-    let runner = TestRunner::attach(&house);
-    let client = house.client();
-    let path = &format!("/session/{id}/message");
+    let PromptedRunner { runner, client, path, .. } = &PromptedRunner::attach(&house);
     // `opencode run --attach` prints what it hears and ends with the answer.
     for round in 0..10 {
         let mut streams = ["/event", "/global/event", "/api/event"].map(|it| client.stream(it));
         streams.iter_mut().for_each(|stream| drop(stream.wait_for("server.connected")));
         std::thread::scope(|scope| {
-            let asking = scope.spawn(|| client.post(path, &said("go")).expect(200));
+            let asking = scope.spawn(|| client.post(path, &text_prompt("go")).expect(200));
             runner.take().answer(&format!("the answer of round {round}"));
             asking.join().expect("answered")
         });

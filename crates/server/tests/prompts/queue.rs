@@ -4,7 +4,7 @@ use serde_json::{Value, json};
 
 use crate::runner::TestRunner;
 use crate::support::ServerFixture;
-use crate::{is_idle, messages, named, said, session, waiting};
+use crate::{is_idle, messages, named, session, text_prompt, waiting};
 
 /// Proves R29.
 #[test]
@@ -15,12 +15,12 @@ fn steering_prompts_join_and_queued_prompts_follow_in_order() {
     let client = house.client();
     let path = &format!("/session/{id}/message");
     let queued = |words: &str| {
-        let mut body = said(words);
+        let mut body = text_prompt(words);
         body["delivery"] = "queue".into();
         body
     };
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| client.post(path, &said("first")).expect(200));
+        let first = scope.spawn(|| client.post(path, &text_prompt("first")).expect(200));
         let turn = runner.take();
         let step = turn.driver.step();
         let later = [queued("later"), queued("last")];
@@ -34,7 +34,7 @@ fn steering_prompts_join_and_queued_prompts_follow_in_order() {
             asking
         };
         let later = later.each_ref().map(&ask);
-        let steer = ask(&said("also this"));
+        let steer = ask(&text_prompt("also this"));
         assert_eq!(messages(&house, &id).len(), 5, "all are stored at once");
 
         let taken = turn.driver.post("steer", &json!({})).expect(200);
@@ -77,9 +77,9 @@ fn late_steering_prompt_gets_its_own_turn() {
     let client = house.client();
     let path = &format!("/session/{id}/message");
     std::thread::scope(|scope| {
-        let first = scope.spawn(|| client.post(path, &said("first")).expect(200));
+        let first = scope.spawn(|| client.post(path, &text_prompt("first")).expect(200));
         let turn = runner.take();
-        let late = scope.spawn(|| client.post(path, &said("too late")).expect(200));
+        let late = scope.spawn(|| client.post(path, &text_prompt("too late")).expect(200));
         waiting(&house, &id);
         let made = turn.answer("one");
         assert_eq!(first.join().expect("answered")["info"]["id"], made.as_str());
@@ -98,7 +98,7 @@ fn two_runners_run_each_prompt_once() {
     let client = house.client();
     let path = &format!("/session/{id}/message");
     std::thread::scope(|scope| {
-        let asking = scope.spawn(|| client.post(path, &said("once")).expect(200));
+        let asking = scope.spawn(|| client.post(path, &text_prompt("once")).expect(200));
         // Both see it; one gets it.
         assert!(runners.iter().all(|runner| runner.inbox() == std::slice::from_ref(&id)));
         let turn = runners[0].take();
@@ -109,7 +109,8 @@ fn two_runners_run_each_prompt_once() {
         let answer = asking.join().expect("answered");
         assert_eq!(answer["info"]["finish"], "stop");
     });
-    let turns = house.engine().store().read(&crate::beside(), |r| r.turns().list(&named(&id)));
+    let turns =
+        house.engine().store().read(&crate::local_context(), |r| r.turns().list(&named(&id)));
     assert_eq!(turns.expect("read").len(), 1);
 }
 
@@ -126,7 +127,8 @@ fn runner_permission_is_answered_by_client() {
     for reply in ["once", "reject"] {
         let answer = std::thread::scope(|scope| {
             let path = format!("/session/{id}/message");
-            let asking = scope.spawn(move || client.post(&path, &said("touch it")).expect(200));
+            let asking =
+                scope.spawn(move || client.post(&path, &text_prompt("touch it")).expect(200));
             let turn = runner.take();
             let step = turn.driver.step();
             let tool = json!({ "messageID": step, "callID": "call_1", "tool": "bash",
@@ -140,8 +142,8 @@ fn runner_permission_is_answered_by_client() {
             let request = asked["requestID"].as_str().expect("an id");
 
             // What the client sees is all it needs to answer.
-            let told = events.wait_for("permission.asked");
-            let shown = &told["properties"];
+            let reported = events.wait_for("permission.asked");
+            let shown = &reported["properties"];
             assert_eq!((&shown["id"], &shown["sessionID"]), (&json!(request), &json!(id)));
             assert_eq!(shown["tool"]["callID"], "call_1");
             assert_eq!(client.get("/permission").expect(200), json!([shown]));
@@ -184,7 +186,7 @@ fn answered_turn_of_dead_runner_is_offered_to_the_next() {
     let open = house
         .client()
         .with_header("idempotency-key", "k")
-        .post_without_reading(&path, &said("touch it"));
+        .post_without_reading(&path, &text_prompt("touch it"));
     let turn = runner.take();
     let step = turn.driver.step();
     let ask = json!({ "permission": "bash", "patterns": ["touch x"], "always": [], "metadata": {},
@@ -197,7 +199,7 @@ fn answered_turn_of_dead_runner_is_offered_to_the_next() {
     let runner = TestRunner::attach(&house);
     let keyed = client.with_header("idempotency-key", "k");
     let answer = std::thread::scope(|scope| {
-        let asking = scope.spawn(|| keyed.post(&path, &said("touch it")).expect(200));
+        let asking = scope.spawn(|| keyed.post(&path, &text_prompt("touch it")).expect(200));
         let reply = format!("/permission/{request}/reply");
         client.post(&reply, &json!({ "reply": "once" })).expect(200);
         let found =

@@ -5,15 +5,20 @@ use turnstone_core::model::{Message, MessageBody};
 use turnstone_engine::{BaseRules, PermissionOutcome, PermissionQuery, Prompt, Turn};
 
 use crate::support::ServerFixture;
-use crate::{beside, named, session};
+use crate::{local_context, named, session};
 
 fn turn(house: &ServerFixture, id: &str) -> Turn {
-    let message = house.engine().turns().new_message_id(&beside(), &named(id)).expect("an id");
+    let message =
+        house.engine().turns().new_message_id(&local_context(), &named(id)).expect("an id");
     let body = json!({ "role": "user", "time": { "created": 1 }, "agent": "build",
                        "model": { "providerID": "p", "modelID": "m" } });
     let body: MessageBody = serde_json::from_value(body).expect("a message");
     let message = Message { id: message, session: named(id), body };
-    house.engine().turns().begin(&beside(), Prompt { message, parts: Vec::new() }).expect("begun")
+    house
+        .engine()
+        .turns()
+        .begin(&local_context(), Prompt { message, parts: Vec::new() })
+        .expect("begun")
 }
 
 fn ask(house: &ServerFixture, turn: &Turn, command: &str) -> String {
@@ -25,7 +30,8 @@ fn ask_for(house: &ServerFixture, turn: &Turn, permission: &str, command: &str) 
                       "always": ["touch *"] });
     let ask = serde_json::from_value(ask).expect("a request");
     let new = PermissionQuery { ask, blocks_turn: true };
-    let asked = house.engine().permissions().ask(&beside(), turn, &new, &BaseRules::default());
+    let asked =
+        house.engine().permissions().ask(&local_context(), turn, &new, &BaseRules::default());
     let asked = asked.expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     id.to_string()
@@ -38,7 +44,7 @@ fn question(house: &ServerFixture, turn: &Turn) -> String {
     house
         .engine()
         .permissions()
-        .ask_question(&beside(), turn, ask, true)
+        .ask_question(&local_context(), turn, ask, true)
         .expect("asked")
         .to_string()
 }

@@ -25,7 +25,7 @@ fn short(value: &Value) -> String {
     value.to_string().chars().take(160).collect()
 }
 
-/// A text in which moments are not told apart.
+/// A text in which moments are not distinguished.
 fn without_timestamps(text: &str) -> String {
     let bytes = text.as_bytes();
     let is_moment = |at: usize| {

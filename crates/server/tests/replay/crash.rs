@@ -44,9 +44,9 @@ fn history(house: &ServerFixture, names: &IdMapping) -> Vec<Difference> {
         let kind = kind.strip_suffix(".1").expect("a version");
         json!({ "type": kind, "properties": event["data"] })
     };
-    let told: Vec<Value> = all.iter().map(event).collect();
+    let reported: Vec<Value> = all.iter().map(event).collect();
     let text = include_str!("../golden/crash-sync-history.jsonl");
-    let mut found = event_comparison::compare("history", text, &told, names);
+    let mut found = event_comparison::compare("history", text, &reported, names);
     found.retain(|it| !it.at.starts_with("more/"));
 
     let mut newest: BTreeMap<String, i64> = BTreeMap::new();
@@ -58,12 +58,12 @@ fn history(house: &ServerFixture, names: &IdMapping) -> Vec<Difference> {
         newest.insert(session, seq);
     }
     newest.insert("ses_nope".to_owned(), 5);
-    assert_eq!(read(&json!(newest)), json!([]), "who has all is told nothing");
+    assert_eq!(read(&json!(newest)), json!([]), "a replica that has everything receives nothing");
     let session = names.find("ses_e21c438a6ffeeQE75pHg0KsjoM").expect("known");
     *newest.get_mut(session).expect("known") -= 2;
     let late = read(&json!(newest));
     let late = late.as_array().expect("events");
-    assert_eq!(late.len(), 2, "who lacks two is told two");
+    assert_eq!(late.len(), 2, "a replica that lacks two receives two");
     assert!(late.iter().all(|event| event["aggregate_id"] == session));
     found
 }

@@ -1,7 +1,7 @@
 //! What streams told in the recordings, and what they tell here of the same requests.
 //!
-//! Compared are the first time each thing is told of, in order, for every session; and what each kind of event is
-//! made of. How often something is told again depends on how fast a model speaks.
+//! Compared are the first report of each thing, in order, for every session; and what each kind of event is
+//! made of. How often something is reported again depends on the speed of the model.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,7 +14,7 @@ use crate::support::SseStream;
 /// What ends a recording of ours.
 pub(crate) const END: &str = "the recording has ended";
 
-/// Something that was told for the first time.
+/// Something that was reported for the first time.
 #[derive(Clone, Debug)]
 struct ComparableEvent {
     /// Its type, and the message, part or request it is about.
@@ -110,12 +110,12 @@ fn ours(names: &IdMapping, name: &str) -> Option<String> {
     }
 }
 
-/// What each session was told of for the first time, in order.
+/// What was reported of each session for the first time, in order.
 type EventsBySession = BTreeMap<Option<String>, Vec<(String, Option<String>)>>;
 
-fn events_by_session(told: impl Iterator<Item = ComparableEvent>) -> EventsBySession {
+fn events_by_session(reported: impl Iterator<Item = ComparableEvent>) -> EventsBySession {
     let mut stories = EventsBySession::new();
-    for one in told {
+    for one in reported {
         let story = stories.entry(one.session).or_default();
         if !story.contains(&one.what) {
             story.push(one.what);
@@ -130,7 +130,7 @@ fn missing_fields(at: &str, one: &Value, other: &Value, found: &mut BTreeSet<Str
         (Value::Object(one), Value::Object(other)) => {
             for (key, value) in one {
                 let at = format!("{at}/{key}");
-                // What a tool is told and tells is its own.
+                // The input and output of a tool are its own.
                 let is_own = at.ends_with("/state/input") || at.ends_with("/state/metadata");
                 match other.get(key) {
                     Some(_) if is_own => {}
@@ -149,7 +149,7 @@ fn missing_fields(at: &str, one: &Value, other: &Value, found: &mut BTreeSet<Str
     }
 }
 
-/// What is told otherwise than it was recorded.
+/// What differs from the recording.
 pub(crate) fn compare(
     stream: &str,
     text: &str,
@@ -157,7 +157,7 @@ pub(crate) fn compare(
     names: &IdMapping,
 ) -> Vec<Difference> {
     let recorded = recorded(text);
-    let ours_told: Vec<ComparableEvent> = events.iter().map(comparable_event).collect();
+    let ours_reported: Vec<ComparableEvent> = events.iter().map(comparable_event).collect();
     let mut found = Vec::new();
     let mut differs = |kind: &str, at: &str, recorded: String, ours: String| {
         found.push(Difference {
@@ -173,7 +173,7 @@ pub(crate) fn compare(
         Some(ComparableEvent { what: (one.what.0.clone(), of), session, form: None })
     });
     let (want, have) =
-        (events_by_session(translated), events_by_session(ours_told.iter().cloned()));
+        (events_by_session(translated), events_by_session(ours_reported.iter().cloned()));
     // The recorded name of a session, which is always the same.
     let whose = |session: &Option<String>| {
         let name = |it: &&ComparableEvent| {
@@ -202,7 +202,7 @@ pub(crate) fn compare(
                 );
             }
         }
-        // What a session is, does and has changed is told whenever it changes.
+        // The state of a session is reported whenever it changes.
         let common = |what: &&(String, Option<String>)| {
             let passing = ["session.diff", "session.updated", "session.status", "session.idle"];
             !passing.contains(&what.0.as_str()) && story.contains(what) && here.contains(what)
@@ -220,7 +220,7 @@ pub(crate) fn compare(
     }
     for (form, shape) in recorded.iter().filter_map(|one| one.form.as_ref()) {
         // A stream that was opened late was not told of the sessions before.
-        let known = ours_told.iter().filter(|one| want.contains_key(&one.session));
+        let known = ours_reported.iter().filter(|one| want.contains_key(&one.session));
         let same = known.filter_map(|one| one.form.as_ref()).find(|it| it.0 == *form);
         let Some((_, here)) = same else {
             differs(form, "shape", "(told)".to_owned(), "(never)".to_owned());

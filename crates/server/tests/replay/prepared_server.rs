@@ -32,7 +32,7 @@ impl PreparedServer {
         let house = replay::house();
         let project = text(&house.client().get("/project/current").expect(200)["id"]);
         let nothing = String::new;
-        let mut scene = Self {
+        let mut scenario = Self {
             house,
             session: nothing(),
             message: nothing(),
@@ -40,11 +40,11 @@ impl PreparedServer {
             answers: Mutex::default(),
             _asks: None,
         };
-        scene.session = scene.work();
-        scene.revert();
-        scene.branch();
-        scene._asks = Some(scene.add_requests());
-        scene
+        scenario.session = scenario.work();
+        scenario.revert();
+        scenario.branch();
+        scenario._asks = Some(scenario.add_requests());
+        scenario
     }
 
     pub(crate) fn client(&self) -> &TestClient {

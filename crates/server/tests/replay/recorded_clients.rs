@@ -71,7 +71,7 @@ const fn kind(value: &Value) -> &'static str {
 }
 
 /// The place of a value, with what kind of thing it is if it says so.
-fn place(value: &Value, at: &str) -> String {
+fn describe_position(value: &Value, at: &str) -> String {
     let word = |key: &str| value[key].as_str();
     let state = || word("status").filter(|_| value.get("input").is_some());
     let is = word("role").or_else(|| word("type")).or_else(state);
@@ -80,7 +80,7 @@ fn place(value: &Value, at: &str) -> String {
 
 /// What a value is made of, added to what others of its kind are.
 fn walk(value: &Value, at: &str, shape: &mut JsonShape) {
-    let at = place(value, at);
+    let at = describe_position(value, at);
     let seen = shape.entry(at.clone()).or_default();
     seen.kinds.insert(kind(value));
     seen.times += 1;
@@ -91,7 +91,7 @@ fn walk(value: &Value, at: &str, shape: &mut JsonShape) {
                     || at.ends_with("/models")
                     || at.ends_with("/default");
                 let below = format!("{at}/{}", if is_name { "{id}" } else { key });
-                // What a tool is told and tells is its own.
+                // The input and output of a tool are its own.
                 let is_own = at.contains("/state<") && (key == "input" || key == "metadata");
                 walk(if is_own { &EMPTY } else { value }, &below, shape);
             }
@@ -178,7 +178,7 @@ fn is_unknown(client: &TestClient, method: &str, path: &str) -> bool {
 
 /// What is recorded of one route, asked of a server on which much has happened.
 fn ask(
-    scene: &PreparedServer,
+    scenario: &PreparedServer,
     line: &Value,
     doc: &Value,
     shape: &mut JsonShape,
@@ -191,7 +191,7 @@ fn ask(
         let (label, recorded) = (label.clone(), recorded.to_string());
         found.push(Difference { label, at, recorded, ours });
     };
-    if is_unknown(scene.client(), method, path) {
+    if is_unknown(scenario.client(), method, path) {
         differs("route".to_owned(), &line["asked"], "(none)".to_owned());
         return found;
     }
@@ -208,22 +208,22 @@ fn ask(
         if method != "GET" {
             continue;
         }
-        let query = scene.query(&texts(&asked["query"]));
-        let path = scene.filled(path) + &query;
+        let query = scenario.query(&texts(&asked["query"]));
+        let path = scenario.filled(path) + &query;
         if STREAMS.contains(&line["path"].as_str().expect("a path")) {
-            let stream = scene.client().stream(&path);
+            let stream = scenario.client().stream(&path);
             assert_eq!(stream.status, 200, "{path}");
             continue;
         }
-        let answer = scene.client().get(&path);
+        let answer = scenario.client().get(&path);
         if answer.status != 200 {
             differs("status".to_owned(), &asked["status"], answer.text());
         } else {
             walk(&answer.json(), "", shape);
         }
         if asked["status"].as_array().expect("some").contains(&json!(404)) {
-            let path = path.replace(scene.session(), "ses_e21c3bedcffe1kD3tivIdEsIqj");
-            assert_eq!(scene.client().get(&path).status, 404, "{path}");
+            let path = path.replace(scenario.session(), "ses_e21c3bedcffe1kD3tivIdEsIqj");
+            assert_eq!(scenario.client().get(&path).status, 404, "{path}");
         }
     }
     found
@@ -232,18 +232,18 @@ fn ask(
 /// R21: what clients read is there, in the form in which they read it.
 #[test]
 fn recorded_client_requests_get_answers_of_the_same_shape() {
-    let scene = PreparedServer::new();
-    let doc = scene.client().get("/doc").expect(200);
+    let scenario = PreparedServer::new();
+    let doc = scenario.client().get("/doc").expect(200);
     let (mut found, mut unseen) = (Vec::new(), Vec::new());
     for line in asked() {
         let mut shape = JsonShape::new();
-        found.extend(ask(&scene, &line, &doc, &mut shape));
+        found.extend(ask(&scenario, &line, &doc, &mut shape));
         let label = format!(
             "{} {}",
             line["method"].as_str().expect("one"),
             line["path"].as_str().expect("one")
         );
-        for answer in scene.answers(&label) {
+        for answer in scenario.answers(&label) {
             walk(&answer, "", &mut shape);
         }
         if !line["shape"].is_object() {
@@ -282,12 +282,12 @@ fn clients_without_password_are_rejected_as_recorded() {
 
 #[test]
 fn no_recorded_client_received_v2_events() {
-    for told in [
+    for reported in [
         include_str!("../golden/client-tui-events.jsonl"),
         include_str!("../golden/client-web-events.jsonl"),
         include_str!("../golden/client-run-events.jsonl"),
     ] {
-        assert!(told.contains("\"message.updated\""), "all kinds are there");
-        assert!(!told.contains("session.next."), "docs/events.md says so");
+        assert!(reported.contains("\"message.updated\""), "all kinds are there");
+        assert!(!reported.contains("session.next."), "docs/events.md says so");
     }
 }

@@ -17,7 +17,7 @@ pub(crate) struct RecordedPair {
     pub(crate) body: Option<Value>,
     pub(crate) status: u16,
     /// Headers of the answer that mean something.
-    pub(crate) told: Vec<(String, String)>,
+    pub(crate) reported: Vec<(String, String)>,
     pub(crate) answer: Value,
 }
 
@@ -42,7 +42,7 @@ impl RecordedPair {
                 .as_u64()
                 .and_then(|it| u16::try_from(it).ok())
                 .expect("a status"),
-            told: headers(&pair["told"]),
+            reported: headers(&pair["told"]),
             answer: pair["answer"].clone(),
         }
     }
@@ -55,7 +55,9 @@ impl RecordedPair {
 
     /// True if the answer is a stream: the events of its frames are the answer here.
     pub(crate) fn is_stream(&self) -> bool {
-        self.told.iter().any(|(name, value)| name == "content-type" && value == "text/event-stream")
+        self.reported
+            .iter()
+            .any(|(name, value)| name == "content-type" && value == "text/event-stream")
     }
 
     /// The session the path names.

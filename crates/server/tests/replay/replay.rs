@@ -208,9 +208,9 @@ impl<'a> RecordingReplay<'a> {
             return comparison.found;
         }
         // A cursor first: links hold it.
-        let mut told: Vec<_> = pair.told.iter().collect();
-        told.sort_by_key(|(name, _)| name != "x-next-cursor");
-        for (name, value) in told {
+        let mut reported: Vec<_> = pair.reported.iter().collect();
+        reported.sort_by_key(|(name, _)| name != "x-next-cursor");
+        for (name, value) in reported {
             let at = format!("header/{name}");
             match (name.as_str(), answer.header(name)) {
                 ("x-next-cursor", Some(ours)) => drop(comparison.names.learn(value, ours)),
@@ -267,14 +267,14 @@ struct RecordedStream<'a> {
     label: &'a str,
     /// Where it was listened.
     path: &'a str,
-    told: &'a str,
+    reported: &'a str,
     /// What `/api/event` told, where that was recorded.
     api: Option<&'a str>,
 }
 
 impl<'a> RecordedStream<'a> {
-    const fn of(told: &'a str) -> Self {
-        Self { label: "event", path: "/event", told, api: None }
+    const fn of(reported: &'a str) -> Self {
+        Self { label: "event", path: "/event", reported, api: None }
     }
 }
 
@@ -294,11 +294,11 @@ fn play(
     let mut found = ask_again(house, names, &RecordedSessions::of(&pairs), &pairs);
     let end = json!({ "message": event_comparison::END, "variant": "info" });
     house.client().post("/tui/show-toast", &end).expect(200);
-    let (heard, heard_api) = (hears.join().expect("heard"), hears_api.join().expect("heard"));
+    let (received, received_api) = (hears.join().expect("heard"), hears_api.join().expect("heard"));
     let names = names.lock().expect("unpoisoned");
-    found.extend(event_comparison::compare(want.label, want.told, &heard, &names));
+    found.extend(event_comparison::compare(want.label, want.reported, &received, &names));
     if let Some(api) = want.api {
-        found.extend(stream_reader::until_status(api, &heard_api, &names));
+        found.extend(stream_reader::until_status(api, &received_api, &names));
     }
     found
 }
@@ -314,11 +314,11 @@ pub(crate) fn ask_again(
         house.client().post("/turnstone/runner", &json!({ "name": "recorded" })).expect(200);
     let inbox =
         format!("/turnstone/runner/{}/inbox", runner["runner"]["id"].as_str().expect("an id"));
-    let (tell, told) = std::sync::mpsc::channel::<()>();
+    let (publish, reported) = std::sync::mpsc::channel::<()>();
     std::thread::scope(|scope| {
         // A runner must be heard of.
         let beat = move || {
-            while told.recv_timeout(Duration::from_secs(5))
+            while reported.recv_timeout(Duration::from_secs(5))
                 == Err(std::sync::mpsc::RecvTimeoutError::Timeout)
             {
                 house.client().get(&inbox).expect(200);
@@ -326,7 +326,7 @@ pub(crate) fn ask_again(
         };
         scope.spawn(beat);
         let found = RecordingReplay::new(house, names, model).play(pairs);
-        drop(tell);
+        drop(publish);
         found
     })
 }
@@ -352,10 +352,10 @@ fn replay_fresh(text: &str) -> Vec<Difference> {
 }
 
 /// What is answered and told otherwise to a real client.
-fn replay_with_stream(label: &str, path: &str, text: &str, told: &str) -> Vec<Difference> {
+fn replay_with_stream(label: &str, path: &str, text: &str, reported: &str) -> Vec<Difference> {
     let house = house();
     let names = Mutex::new(IdMapping::new(&house));
-    play(&house, &names, text, &RecordedStream { label, path, told, api: None })
+    play(&house, &names, text, &RecordedStream { label, path, reported, api: None })
 }
 
 #[test]
@@ -363,21 +363,21 @@ fn recordings_replay_with_only_known_differences() {
     let mut found = Vec::new();
     let house = house();
     let names = Mutex::new(IdMapping::new(&house));
-    let heard = RecordedStream {
+    let received = RecordedStream {
         api: Some(include_str!("../golden/all-routes-api-events.jsonl")),
         ..RecordedStream::of(include_str!("../golden/all-routes-events.jsonl"))
     };
-    found.extend(play(&house, &names, include_str!("../golden/all-routes.jsonl"), &heard));
-    let heard = RecordedStream {
+    found.extend(play(&house, &names, include_str!("../golden/all-routes.jsonl"), &received));
+    let received = RecordedStream {
         api: Some(include_str!("../golden/prompt-kinds-api-events.jsonl")),
         ..RecordedStream::of(include_str!("../golden/prompt-kinds-events.jsonl"))
     };
-    found.extend(play(&house, &names, include_str!("../golden/prompt-kinds.jsonl"), &heard));
+    found.extend(play(&house, &names, include_str!("../golden/prompt-kinds.jsonl"), &received));
     drop(house);
     let fresh = self::house();
     let names = Mutex::new(IdMapping::new(&fresh));
-    let heard = RecordedStream::of(include_str!("../golden/session-lists-events.jsonl"));
-    found.extend(play(&fresh, &names, include_str!("../golden/session-lists.jsonl"), &heard));
+    let received = RecordedStream::of(include_str!("../golden/session-lists-events.jsonl"));
+    found.extend(play(&fresh, &names, include_str!("../golden/session-lists.jsonl"), &received));
     found.extend(stream_reader::openings(&fresh));
     found.extend(replay_with_password());
     found.extend(replay_fresh(include_str!("../golden/share.jsonl")));

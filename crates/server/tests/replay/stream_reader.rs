@@ -44,13 +44,13 @@ pub(crate) fn read(client: &TestClient, path: &str) -> HttpAnswer {
 }
 
 /// `/api/event` from the first recorded event up to the next status, where the recorded stream ends.
-pub(crate) fn until_status(text: &str, heard: &[Value], names: &IdMapping) -> Vec<Difference> {
+pub(crate) fn until_status(text: &str, received: &[Value], names: &IdMapping) -> Vec<Difference> {
     let recorded = text.lines().map(|line| serde_json::from_str::<Value>(line).expect("JSON"));
     let session = recorded.filter_map(|it| names.find(it["session"].as_str()?)).next();
     let is_first = |event: &Value| event["data"]["sessionID"].as_str() == session;
-    let heard = &heard[heard.iter().position(is_first).expect("told of")..];
-    let status = heard.iter().position(|event| event["type"] == "session.status");
-    let (before, after) = heard.split_at(status.expect("a status"));
+    let received = &received[received.iter().position(is_first).expect("told of")..];
+    let status = received.iter().position(|event| event["type"] == "session.status");
+    let (before, after) = received.split_at(status.expect("a status"));
     let mut found = event_comparison::compare("api event", text, before, names);
     if after.len() > 1 {
         found.push(Difference {

@@ -102,7 +102,7 @@ impl ServerFixture {
         self.path.join("project")
     }
 
-    /// The home directory the server is told of.
+    /// The home directory in the server's settings.
     pub(crate) fn home(&self) -> PathBuf {
         self.path.join("home")
     }
@@ -141,9 +141,13 @@ impl Drop for ServerFixture {
 /// Copies a moment of a directory in which a server works: again, until nobody wrote meanwhile.
 fn copy_consistently(from: &Path, to: &Path) {
     let state = || -> Vec<_> {
-        let told = |name: &str| fs_err::metadata(from.join(name)).ok();
-        let told = ["turnstone.db", "turnstone.db-wal"].map(told);
-        told.into_iter().flatten().map(|it| (it.len(), it.modified().expect("a time"))).collect()
+        let reported = |name: &str| fs_err::metadata(from.join(name)).ok();
+        let reported = ["turnstone.db", "turnstone.db-wal"].map(reported);
+        reported
+            .into_iter()
+            .flatten()
+            .map(|it| (it.len(), it.modified().expect("a time")))
+            .collect()
     };
     for _ in 0..100 {
         let before = state();
@@ -166,7 +170,7 @@ fn copy_all(from: &Path, to: &Path) {
         if kind.is_dir() {
             copy_all(&from, &to);
         } else if kind.is_file() && !from.to_string_lossy().ends_with("-shm") {
-            // The index of the log is made anew; what is passing may be gone by now.
+            // The index of the log is rebuilt; ephemeral events may be gone by now.
             let copied = fs_err::copy(&from, &to).map(drop);
             let is_gone = |error: &std::io::Error| error.kind() == std::io::ErrorKind::NotFound;
             assert!(copied.as_ref().err().is_none_or(is_gone), "{copied:?}");
@@ -181,7 +185,7 @@ fn start(path: &Path, change: impl FnOnce(&mut ServerSettings)) -> StartedServer
     let mut settings = settings(path);
     change(&mut settings);
     let (stop, stopped) = oneshot::channel();
-    let (tell, told) = std::sync::mpsc::channel();
+    let (publish, reported) = std::sync::mpsc::channel();
     let served = engine.clone();
     let run = move || {
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -191,12 +195,12 @@ fn start(path: &Path, change: impl FnOnce(&mut ServerSettings)) -> StartedServer
             .expect("a runtime");
         runtime.block_on(async {
             let server = HttpServer::bind(served, settings).await.expect("a socket");
-            tell.send(server.address()).expect("told");
+            publish.send(server.address()).expect("told");
             server.run(async { drop(stopped.await) }).await.expect("serves");
         });
     };
     let thread = std::thread::spawn(run);
-    let address = told.recv().expect("an address");
+    let address = reported.recv().expect("an address");
     (engine, TestClient::new(address), stop, thread)
 }
 
@@ -248,7 +252,7 @@ fn now() -> EpochMillis {
     EpochMillis(i64::try_from(since.expect("after 1970").as_millis()).expect("a number"))
 }
 
-/// Runs `git` as a person would, without the configuration of whoever runs the tests.
+/// Runs `git` as a person would, without the configuration of the user who runs the tests.
 #[expect(clippy::disallowed_methods, reason = "git itself makes the repositories of tests")]
 pub(crate) fn git(dir: &Path, words: &[&str]) -> String {
     let done = std::process::Command::new("git")

@@ -3,7 +3,7 @@
 use rusqlite::OptionalExtension;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{Project, WorktreeEvent, WorktreeOutcome};
+use turnstone_core::model::{Project, WorktreeCreationEvent, WorktreeOutcome};
 use turnstone_core::permission::{PermissionRule, RuleAction};
 
 use crate::error::{Result, StoreError};
@@ -62,7 +62,7 @@ impl ProjectMutations<'_> {
     /// # Errors
     ///
     /// [`StoreError::NotFound`] if there is no such project.
-    pub fn announce_worktree(&self, id: &ProjectId, update: &WorktreeEvent) -> Result<()> {
+    pub fn announce_worktree(&self, id: &ProjectId, update: &WorktreeCreationEvent) -> Result<()> {
         let num = self.num(id)?;
         let kind = match update.outcome {
             WorktreeOutcome::Ready { .. } => EventKind::WorktreeReady,

@@ -11,7 +11,7 @@ use turnstone_core::event::{EntityClass, EventKind};
 use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId, TurnId};
 use turnstone_core::model::{
     Message, MessageFailure, Part, Project, RequestId, RequestState, Session, SessionFileDiff,
-    SessionStatus, SessionUsage, Todo, UserRequest, WorktreeEvent,
+    SessionStatus, SessionUsage, Todo, UserRequest, WorktreeCreationEvent,
 };
 use turnstone_core::operation::{HeadMove, SessionHead};
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
@@ -71,7 +71,7 @@ pub enum FeedBody {
         /// The project.
         project: ProjectId,
         /// What became of it.
-        news: WorktreeEvent,
+        event: WorktreeCreationEvent,
     },
     /// A session was created or changed.
     Session(Box<HistoricalSession>),
@@ -345,8 +345,8 @@ impl FeedQueries<'_> {
             .conn
             .prepare_cached("SELECT id FROM project WHERE num = ?1")?
             .query_row([entry.entity], |row| row.get(0))?;
-        let news = serde_json::from_value(value)?;
-        Ok(FeedBody::Worktree { project: parse_id(id)?, news })
+        let event = serde_json::from_value(value)?;
+        Ok(FeedBody::Worktree { project: parse_id(id)?, event })
     }
 
     fn session_body(

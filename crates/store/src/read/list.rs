@@ -280,7 +280,7 @@ impl MessageQueries<'_> {
     }
 
     /// Reads the parts of all listed messages in one go.
-    fn load_parts_into(
+    pub(super) fn load_parts_into(
         &self,
         owner: SessionNum,
         session: &SessionId,

@@ -8,6 +8,7 @@ mod historical_facts;
 mod historical_usage;
 mod inbox_promotions;
 mod list;
+mod list_page;
 mod load;
 mod log;
 mod message_outline;
@@ -38,6 +39,7 @@ pub(crate) use list::usage_from_row;
 pub use list::{
     MessagePage, MessageQueries, MessageWithParts, SessionFilter, SessionPage, SessionRow,
 };
+pub use list_page::{CreationFilter, ListWindow, PageQueries, ScanDirection};
 pub(crate) use load::{
     PartLocation, find_message, find_open_turn, find_part, is_abort_requested, load_message,
     load_part, load_part_text, load_payload, load_project, load_session,
@@ -55,4 +57,4 @@ pub use session_delta::{HeadDelta, SessionDelta};
 pub use share::ShareQueries;
 pub use sync_stream::{SyncBody, SyncEvent, SyncQueries};
 pub use turn::{TurnQueries, TurnRow};
-pub use wire_json::{MessagePageJson, PartRenderer, SessionJson, WireJsonQueries};
+pub use wire_json::{ListedSession, MessagePageJson, PartRenderer, WireJsonQueries};

@@ -11,6 +11,7 @@ use crate::read::change_set::OperationQueries;
 use crate::read::expiry::ExpiryQueries;
 use crate::read::feed::FeedQueries;
 use crate::read::list::MessageQueries;
+use crate::read::list_page::PageQueries;
 use crate::read::log::LogQueries;
 use crate::read::project::ProjectQueries;
 use crate::read::prompt_status::PromptQueries;
@@ -134,6 +135,13 @@ impl<'a> ReadTx<'a> {
     #[must_use]
     pub const fn wire_json(&self) -> WireJsonQueries<'a> {
         WireJsonQueries { read: *self }
+    }
+
+    /// Reads pages of lists that continue in both directions.
+    #[inline]
+    #[must_use]
+    pub const fn pages(&self) -> PageQueries<'a> {
+        PageQueries { read: *self }
     }
 
     /// Reads the consumers of the log.

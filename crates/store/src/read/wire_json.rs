@@ -42,7 +42,7 @@ pub struct PartRenderer<'a> {
 
 /// A session in a list.
 #[derive(Clone, Debug)]
-pub enum SessionJson {
+pub enum ListedSession {
     /// In the shape clients are shown, in JSON.
     Json(String),
     /// One of which something has to be found out, or left out.
@@ -86,7 +86,11 @@ impl WireJsonQueries<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn list_sessions(&self, filter: &SessionFilter, limit: usize) -> Result<Vec<SessionJson>> {
+    pub fn list_sessions(
+        &self,
+        filter: &SessionFilter,
+        limit: usize,
+    ) -> Result<Vec<ListedSession>> {
         let (sessions, _) = self.read.sessions().list_with(filter, None, limit, |row| {
             let is_back: bool = row.get(11)?;
             let is_plain =
@@ -95,9 +99,9 @@ impl WireJsonQueries<'_> {
                 Some(json) => {
                     let mut shown = String::with_capacity(json.len() + 128);
                     wire::write_session(&mut shown, json, usage_from_row::<5>(row)?)?;
-                    Ok(SessionJson::Json(shown))
+                    Ok(ListedSession::Json(shown))
                 }
-                None => Ok(SessionJson::Row(Box::new(self.read.sessions().session_row(row)?))),
+                None => Ok(ListedSession::Row(Box::new(self.read.sessions().session_row(row)?))),
             }
         })?;
         Ok(sessions)

@@ -1,12 +1,21 @@
-//! What the server may not do: write to the store.
+//! What the server may not do: write to the store, or answer with JSON that has no type.
 
-use crate::finding::{TidyFinding, TidyRule, assert_lines, assert_no_findings};
+use crate::finding::{
+    RuleException, TidyFinding, TidyRule, apply_exceptions, assert_lines, assert_no_findings,
+};
 use crate::repository_files::{self, SourceFile};
 
 const ONE_WAY_IN: TidyRule = TidyRule {
     name: "server-writes",
     remedy: "call a function of the engine; the server only reads from the store",
 };
+const UNTYPED: TidyRule = TidyRule {
+    name: "untyped-response",
+    remedy: "define a struct that derives `Serialize`; stored wire text is a `StoredJson`",
+};
+
+/// The files that may answer with JSON that has no type.
+const UNTYPED_RESPONSES: [RuleException; 0] = [];
 
 const SERVER: &str = "crates/server/src/";
 
@@ -53,11 +62,36 @@ fn check_writes(source: &SourceFile) -> Vec<TidyFinding> {
     findings
 }
 
+/// Finds responses that are any JSON.
+fn check_untyped(source: &SourceFile) -> Vec<TidyFinding> {
+    if !source.path.starts_with(SERVER) {
+        return Vec::new();
+    }
+    let code = &source.code;
+    let untyped = source.shipped_tokens().filter(|index| {
+        code.matches_at(*index, &["Json", "<", "Value", ">"])
+            || code.matches_at(*index, &["Json", "(", "json", "!"])
+    });
+    untyped
+        .map(|index| {
+            let line = code.tokens[index].line;
+            UNTYPED.report(&source.path, line, "a response is any JSON")
+        })
+        .collect()
+}
+
 #[test]
 fn server_writes_only_through_the_engine() {
     let sources = repository_files::read_sources();
     let findings: Vec<_> = sources.iter().flat_map(check_writes).collect();
     assert_no_findings(&findings);
+}
+
+#[test]
+fn server_responses_have_types() {
+    let sources = repository_files::read_sources();
+    let findings = sources.iter().flat_map(check_untyped).collect();
+    assert_no_findings(&apply_exceptions(&UNTYPED, findings, &UNTYPED_RESPONSES));
 }
 
 #[test]
@@ -72,4 +106,16 @@ fn a_write_of_the_server_is_found() {
         &[1, 2, 3],
     );
     assert_lines(&check_writes(&SourceFile::new("crates/engine/src/turn.rs", text)), &[]);
+}
+
+#[test]
+fn an_untyped_response_is_found() {
+    let text =
+        "fn f() -> Json<Value> { Json(json!({})) }\nfn g() -> Json<Health> { Json(Health) }\n";
+
+    assert_lines(
+        &check_untyped(&SourceFile::new("crates/server/src/route/health.rs", text)),
+        &[1, 1],
+    );
+    assert_lines(&check_untyped(&SourceFile::new("crates/cli/src/ui.rs", text)), &[]);
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::Serialize;
 use serde_json::Number;
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::{CreatedWorktree, Project, WorktreeEvent, WorktreeOutcome};
+use turnstone_core::model::{CreatedWorktree, Project, WorktreeCreationEvent, WorktreeOutcome};
 use turnstone_core::session_naming;
 use turnstone_process::{Git, GitWorktreeRequest as GitWorktree};
 use turnstone_store::{Context, Store, Tx};
@@ -133,7 +133,7 @@ impl Worktrees {
         let info = WorktreeInfo::from(&ready);
         let (name, branch) = (ready.name.clone(), ready.branch.clone());
         let outcome = WorktreeOutcome::Ready { name, branch };
-        let news = WorktreeEvent { directory: ready.directory.clone(), outcome };
+        let news = WorktreeCreationEvent { directory: ready.directory.clone(), outcome };
         self.record_outcome(ctx, project, news, move |project| {
             project.worktrees.retain(|one| one.directory != ready.directory);
             if !project.sandboxes.contains(&ready.directory) {
@@ -154,7 +154,7 @@ impl Worktrees {
     ) -> Result<()> {
         let directory = made.directory.clone();
         let outcome = WorktreeOutcome::Failed { message: why.to_owned() };
-        let news = WorktreeEvent { directory: directory.clone(), outcome };
+        let news = WorktreeCreationEvent { directory: directory.clone(), outcome };
         // Nothing came of it: nothing is left to know. What cannot be looked at may be there.
         let is_gone = !Path::new(&directory).try_exists().unwrap_or(true);
         self.record_outcome(ctx, project, news, move |project| {
@@ -167,7 +167,7 @@ impl Worktrees {
         &self,
         ctx: &Context,
         project: &ProjectId,
-        news: WorktreeEvent,
+        news: WorktreeCreationEvent,
         change: impl Fn(&mut Project) + Send + 'static,
     ) -> Result<()> {
         let (id, now) = (project.clone(), Number::from(ctx.now.0));

@@ -1,18 +1,19 @@
-//! Agents, commands, models and providers; and what Turnstone has none of.
+//! Agents, commands, models and providers; and the empty lists of what Turnstone does not offer.
 
-use axum::extract::{Path, State};
+use axum::extract::Path;
 use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::Value;
-use turnstone_store::Context;
 
-use super::location::with_location;
+use super::super::empty_answers::EmptyList;
+use super::location::LocatedData;
 use crate::app::AppState;
-use crate::config::{AgentConfig, CommandConfig, OpenCodeConfig, ProviderConfig, ShownConfig};
+use crate::config::{
+    AgentConfig, CommandConfig, OpenCodeConfig, ProviderConfig, ShownConfig, project_config,
+};
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
-use crate::request_context::RequestContext;
+use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -27,97 +28,68 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/api/skill", get(empty_list))
 }
 
-async fn config_list(
-    app: AppState,
-    ctx: Context,
-    asked: RequestedDirectory,
-    read: impl FnOnce(&OpenCodeConfig) -> Result<Value, ApiError> + Send + 'static,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let place = app.require_project_directory(&ctx, &asked.directory)?;
-        let data = ShownConfig::new(read(&app.project_config(&place)?)?).into_value();
-        Ok(with_location(&place, data))
+/// A part of the configuration with the location it applies to.
+type LocatedConfig = Result<Json<LocatedData<ShownConfig>>, ApiError>;
+
+async fn show_config(
+    request: DirectoryRequest,
+    select: impl FnOnce(&OpenCodeConfig) -> Result<Value, ApiError> + Send + 'static,
+) -> LocatedConfig {
+    request
+        .in_project(|app, _, place| {
+            let shown = ShownConfig::new(select(&project_config(app, &place)?)?);
+            Ok(Json(LocatedData::new(&place, shown)))
+        })
+        .await
+}
+
+/// `GET /api/agent`
+async fn agents(request: DirectoryRequest) -> LocatedConfig {
+    show_config(request, |config| {
+        Ok(AgentConfig::list(config)?.iter().map(AgentConfig::to_v2_json).collect())
     })
     .await
 }
 
-/// `GET /api/agent`
-async fn agents(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    let read = |config: &OpenCodeConfig| {
-        Ok(config.agents()?.iter().map(AgentConfig::to_v2_json).collect())
-    };
-    config_list(app, ctx, asked, read).await
-}
-
 /// `GET /api/command`
-async fn commands(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    let read = |config: &OpenCodeConfig| {
-        Ok(config.commands()?.iter().map(CommandConfig::to_v2_json).collect())
-    };
-    config_list(app, ctx, asked, read).await
+async fn commands(request: DirectoryRequest) -> LocatedConfig {
+    show_config(request, |config| {
+        Ok(CommandConfig::list(config)?.iter().map(CommandConfig::to_v2_json).collect())
+    })
+    .await
 }
 
 /// `GET /api/model`
-async fn models(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    let read = |config: &OpenCodeConfig| {
-        let providers = config.providers()?;
-        Ok(providers.iter().flat_map(ProviderConfig::models_v2_json).collect())
-    };
-    config_list(app, ctx, asked, read).await
+async fn models(request: DirectoryRequest) -> LocatedConfig {
+    show_config(request, |config| {
+        Ok(ProviderConfig::list(config)?.iter().flat_map(ProviderConfig::models_v2_json).collect())
+    })
+    .await
 }
 
 /// `GET /api/provider`
-async fn providers(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    let read = |config: &OpenCodeConfig| {
-        Ok(config.providers()?.iter().map(ProviderConfig::to_v2_json).collect())
-    };
-    config_list(app, ctx, asked, read).await
+async fn providers(request: DirectoryRequest) -> LocatedConfig {
+    show_config(request, |config| {
+        Ok(ProviderConfig::list(config)?.iter().map(ProviderConfig::to_v2_json).collect())
+    })
+    .await
 }
 
 /// `GET /api/provider/{providerID}`
-async fn provider(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-    Path(id): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let read = move |config: &OpenCodeConfig| {
-        let providers = config.providers()?;
+async fn provider(request: DirectoryRequest, Path(id): Path<String>) -> LocatedConfig {
+    show_config(request, move |config| {
+        let providers = ProviderConfig::list(config)?;
         let found = providers.iter().find(|provider| provider.id == id);
         found.map(ProviderConfig::to_v2_json).ok_or_else(|| {
             let message = format!("Provider not found: {id}");
             ApiError::tagged(StatusCode::NOT_FOUND, "ProviderNotFoundError", &message)
                 .with_field("providerID", id.as_str())
         })
-    };
-    config_list(app, ctx, asked, read).await
+    })
+    .await
 }
 
 /// `GET /api/integration`, `/api/pty`, `/api/reference`, `/api/skill`: there are none.
-async fn empty_list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let place = app.require_project_directory(&ctx, &asked.directory)?;
-        Ok(with_location(&place, Vec::<Value>::new()))
-    })
-    .await
+async fn empty_list(request: DirectoryRequest) -> Result<Json<LocatedData<EmptyList>>, ApiError> {
+    request.in_project(|_, _, place| Ok(Json(LocatedData::new(&place, [])))).await
 }

@@ -1,38 +1,67 @@
-//! Where a request is about.
+//! The location of a request: its directory and project.
 
-use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::{Value, json};
+use serde::Serialize;
+use turnstone_core::id::ProjectId;
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::{ProjectDirectory, RequestedDirectory};
-use crate::request_context::RequestContext;
+use crate::project_directory::ProjectDirectory;
+use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/api/location", get(read))
 }
 
-/// A place as the newer routes name it.
-pub(super) fn location_json(place: &ProjectDirectory) -> Value {
-    json!({ "directory": place.directory.to_string_lossy(),
-        "project": { "id": place.project.id.as_str(), "directory": place.root.to_string_lossy() } })
+/// A directory and the project it belongs to.
+#[derive(Serialize)]
+pub(super) struct Location {
+    directory: String,
+    project: LocationProject,
 }
 
-/// Data with where it is from.
-pub(super) fn with_location(place: &ProjectDirectory, data: impl Into<Value>) -> Json<Value> {
-    Json(json!({ "location": location_json(place), "data": data.into() }))
+/// The project of a location.
+#[derive(Serialize)]
+struct LocationProject {
+    id: ProjectId,
+    directory: String,
+}
+
+impl Location {
+    fn new(place: &ProjectDirectory) -> Self {
+        Self {
+            directory: place.directory.to_string_lossy().into_owned(),
+            project: LocationProject {
+                id: place.project.id.clone(),
+                directory: place.root.to_string_lossy().into_owned(),
+            },
+        }
+    }
+}
+
+/// Data with the location it is from.
+#[derive(Serialize)]
+pub(super) struct LocatedData<T> {
+    location: Location,
+    data: T,
+}
+
+impl<T> LocatedData<T> {
+    /// `data` of a directory.
+    pub(super) fn new(place: &ProjectDirectory, data: T) -> Self {
+        Self { location: Location::new(place), data }
+    }
+}
+
+/// Data without a location.
+#[derive(Serialize)]
+pub(super) struct DataResponse<T> {
+    /// The data.
+    pub(super) data: T,
 }
 
 /// `GET /api/location`
-async fn read(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        Ok(Json(location_json(&app.require_project_directory(&ctx, &asked.directory)?)))
-    })
-    .await
+async fn read(request: DirectoryRequest) -> Result<Json<Location>, ApiError> {
+    request.in_project(|_, _, place| Ok(Json(Location::new(&place)))).await
 }

@@ -5,11 +5,13 @@ mod compact;
 mod fs;
 mod location;
 mod message;
+mod message_v2;
 mod page_request;
 mod request;
 mod revert;
 mod router;
 mod session;
+mod session_v2;
 mod tagged_errors;
 
 pub(super) use router::routes;

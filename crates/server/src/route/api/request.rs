@@ -4,22 +4,23 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{delete, get, post};
 use axum::{Json, Router};
-use serde_json::{Value, json};
-use turnstone_core::id::{PermissionId, ProjectId, SessionId};
+use serde::Serialize;
+use serde_json::Value;
+use turnstone_core::id::{PermissionId, ProjectId, QuestionId, SessionId};
 use turnstone_core::model::{ExtraFields, PermissionAsk, RequestBody, ToolCallRef, UserRequest};
 use turnstone_core::permission::PermissionRule;
 use turnstone_core::wire;
 use turnstone_engine::PermissionOutcome as Verdict;
 use turnstone_store::{BlobHash, Context};
 
-use super::super::session::session_id;
 use super::super::{permission, question};
-use super::location::with_location;
+use super::location::{DataResponse, LocatedData};
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
 use crate::request_context::{RequestContext, RetryAwareContext};
 use crate::request_input::{JsonBody, JsonFields, QueryParams, parse_path_id};
+use crate::request_scope::{DirectoryRequest, SessionRequest};
+use crate::wire_json::StoredJson;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -35,95 +36,137 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/api/session/{session}/question/{request}/reject", post(reject_question))
 }
 
-/// A request in the newer shape; nothing if it is of the other kind.
-fn request_v2_json(request: &UserRequest, wants_permission: bool) -> Option<Value> {
-    let older = wire::request_info(request);
-    match (&request.body, wants_permission) {
-        (RequestBody::Permission(ask), true) => {
-            let mut shown = json!({ "id": older["id"], "sessionID": older["sessionID"],
-                "action": ask.permission, "resources": ask.patterns, "save": ask.always,
-                "metadata": older["metadata"] });
-            if let Some(tool) = older.get("tool") {
-                shown["source"] = json!({ "type": "tool", "messageID": tool["messageID"],
-                    "callID": tool["callID"] });
-            }
-            Some(shown)
+/// A pending request in the newer shape.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum RequestV2 {
+    Permission(Box<PermissionRequestV2>),
+    /// A question has the older shape.
+    Question(StoredJson),
+}
+
+/// A pending permission request.
+#[derive(Serialize)]
+struct PermissionRequestV2 {
+    id: StoredJson,
+    #[serde(rename = "sessionID")]
+    session: StoredJson,
+    action: String,
+    resources: Vec<String>,
+    save: Vec<String>,
+    metadata: StoredJson,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    source: Option<RequestSource>,
+}
+
+/// The tool call a permission is for.
+#[derive(Serialize)]
+struct RequestSource {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    #[serde(rename = "messageID")]
+    message: StoredJson,
+    #[serde(rename = "callID")]
+    call: StoredJson,
+}
+
+/// Which kind of request a route is about.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum RequestKind {
+    Permission,
+    Question,
+}
+
+impl RequestKind {
+    const fn not_found_tag(self) -> &'static str {
+        match self {
+            Self::Permission => "PermissionNotFoundError",
+            Self::Question => "QuestionNotFoundError",
         }
-        (RequestBody::Question(_), false) => Some(older),
-        (RequestBody::Permission(_) | RequestBody::Question(_), _) => None,
+    }
+
+    /// A request in the newer shape; `None` if it is of the other kind.
+    fn render(self, request: &UserRequest) -> Option<RequestV2> {
+        let older = StoredJson(wire::request_info(request));
+        match (&request.body, self) {
+            (RequestBody::Permission(ask), Self::Permission) => {
+                let source = older.find("tool").map(|tool| RequestSource {
+                    kind: "tool",
+                    message: tool.field("messageID"),
+                    call: tool.field("callID"),
+                });
+                Some(RequestV2::Permission(Box::new(PermissionRequestV2 {
+                    id: older.field("id"),
+                    session: older.field("sessionID"),
+                    action: ask.permission.clone(),
+                    resources: ask.patterns.clone(),
+                    save: ask.always.clone(),
+                    metadata: older.field("metadata"),
+                    source,
+                })))
+            }
+            (RequestBody::Question(_), Self::Question) => Some(RequestV2::Question(older)),
+            (RequestBody::Permission(_) | RequestBody::Question(_), _) => None,
+        }
     }
 }
 
-async fn requests_in_directory(
-    app: AppState,
-    ctx: Context,
-    asked: RequestedDirectory,
-    wants_permission: bool,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let place = app.require_project_directory(&ctx, &asked.directory)?;
-        let directory = place.directory.to_string_lossy();
-        let data = app.engine().store().read(&ctx, |r| {
-            let mut data = Vec::new();
-            for request in r.requests().pending(None)? {
-                let session = r.sessions().find(&request.session)?;
-                if session.is_some_and(|session| session.directory == directory) {
-                    data.extend(request_v2_json(&request, wants_permission));
-                }
-            }
-            Ok(data)
-        })?;
-        Ok(with_location(&place, data))
-    })
-    .await
+/// Pending requests with the location they are from.
+type LocatedRequests = Result<Json<LocatedData<Vec<RequestV2>>>, ApiError>;
+
+/// Pending requests of a session.
+type SessionRequests = Result<Json<DataResponse<Vec<RequestV2>>>, ApiError>;
+
+async fn requests_in_directory(request: DirectoryRequest, kind: RequestKind) -> LocatedRequests {
+    request
+        .in_project(move |app, ctx, place| {
+            let pending = permission::pending_in_directory(app, ctx, &place)?;
+            let data = pending.iter().filter_map(|request| kind.render(request)).collect();
+            Ok(Json(LocatedData::new(&place, data)))
+        })
+        .await
 }
 
-async fn requests_in_session(
-    app: AppState,
-    ctx: Context,
-    id: SessionId,
-    wants_permission: bool,
-) -> Result<Json<Value>, ApiError> {
-    app.run_blocking(move |app| {
-        let requests = app.engine().store().read(&ctx, |r| {
-            r.sessions().get(&id)?;
-            r.requests().pending(Some(&id))
-        })?;
-        let data: Vec<Value> = requests
-            .iter()
-            .filter_map(|request| request_v2_json(request, wants_permission))
-            .collect();
-        Ok(Json(json!({ "data": data })))
-    })
-    .await
+/// The pending requests of a session that exists.
+fn pending_in_session(
+    app: &AppState,
+    ctx: &Context,
+    id: &SessionId,
+) -> Result<Vec<UserRequest>, ApiError> {
+    Ok(app.engine().store().read(ctx, |r| {
+        r.sessions().get(id)?;
+        r.requests().pending(Some(id))
+    })?)
+}
+
+async fn requests_in_session(request: SessionRequest, kind: RequestKind) -> SessionRequests {
+    request
+        .run(move |app, ctx, id| {
+            let pending = pending_in_session(app, ctx, id)?;
+            let data = pending.iter().filter_map(|request| kind.render(request)).collect();
+            Ok(Json(DataResponse { data }))
+        })
+        .await
 }
 
 /// `GET /api/permission/request`
-async fn permissions(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    requests_in_directory(app, ctx, asked, true).await
+async fn permissions(request: DirectoryRequest) -> LocatedRequests {
+    requests_in_directory(request, RequestKind::Permission).await
 }
 
 /// `GET /api/question/request`
-async fn questions(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    asked: RequestedDirectory,
-) -> Result<Json<Value>, ApiError> {
-    requests_in_directory(app, ctx, asked, false).await
+async fn questions(request: DirectoryRequest) -> LocatedRequests {
+    requests_in_directory(request, RequestKind::Question).await
 }
 
-/// The name of an approval: whoever knows what is approved where can tell it, nobody else need read it.
+/// The id of an approval: a hash of what is approved in which project, so that it reveals neither.
 fn approval_id(project: &ProjectId, rule: &PermissionRule) -> String {
     let what = [project.as_str(), &rule.permission, &rule.pattern].join("\0");
     let hash = BlobHash::of(what.as_bytes()).hex();
     format!("psv_{}", hash.get(..32).unwrap_or(&hash))
 }
 
-/// What is approved for good in every project.
+/// The saved approvals of all projects.
 fn all_approvals(
     app: &AppState,
     ctx: &Context,
@@ -138,21 +181,33 @@ fn all_approvals(
     })?)
 }
 
+/// A saved approval.
+#[derive(Serialize)]
+struct SavedApproval {
+    id: String,
+    #[serde(rename = "projectID")]
+    project: ProjectId,
+    action: String,
+    resource: String,
+}
+
 /// `GET /api/permission/saved`
 async fn list_approvals(
     State(app): State<AppState>,
     RequestContext(ctx): RequestContext,
     query: QueryParams,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DataResponse<Vec<SavedApproval>>>, ApiError> {
     let wanted = query.non_empty("projectID").map(str::to_owned);
     app.run_blocking(move |app| {
         let is_wanted = |id: &ProjectId| wanted.as_deref().is_none_or(|text| text == id.as_str());
-        let shown = |(project, rule): (ProjectId, PermissionRule)| {
-            json!({ "id": approval_id(&project, &rule), "projectID": project.as_str(),
-                "action": rule.permission, "resource": rule.pattern })
+        let approval = |(project, rule): (ProjectId, PermissionRule)| SavedApproval {
+            id: approval_id(&project, &rule),
+            project,
+            action: rule.permission,
+            resource: rule.pattern,
         };
         let found = all_approvals(app, &ctx)?.into_iter().filter(|(project, _)| is_wanted(project));
-        Ok(Json(json!({ "data": found.map(shown).collect::<Vec<Value>>() })))
+        Ok(Json(DataResponse { data: found.map(approval).collect() }))
     })
     .await
 }
@@ -160,7 +215,7 @@ async fn list_approvals(
 /// `DELETE /api/permission/saved/{id}`
 async fn remove_approval(
     State(app): State<AppState>,
-    // Whoever asks again asks for what is done: that nothing is left to do is no mistake then.
+    // A repeat of a removal that was done is no error.
     RetryAwareContext(ctx, began): RetryAwareContext,
     Path(id): Path<String>,
 ) -> Result<StatusCode, ApiError> {
@@ -191,14 +246,18 @@ fn parse_tool_call(mut source: JsonFields) -> Result<ToolCallRef, ApiError> {
     Ok(ToolCallRef { message, call, extra: ExtraFields::new() })
 }
 
+/// What the rules say about a request.
+#[derive(Serialize)]
+struct AskVerdict {
+    id: PermissionId,
+    effect: &'static str,
+}
+
 /// `POST /api/session/{sessionID}/permission`
 async fn ask(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
+    request: SessionRequest,
     JsonBody(mut fields): JsonBody,
-) -> Result<Json<Value>, ApiError> {
-    let session = session_id(&session)?;
+) -> Result<Json<DataResponse<AskVerdict>>, ApiError> {
     let id: Option<PermissionId> = fields.id("id", "per")?;
     let agent = fields.text("agent")?;
     let tool = fields.object("source")?.map(parse_tool_call).transpose()?;
@@ -210,111 +269,104 @@ async fn ask(
         tool,
         extra: ExtraFields::new(),
     };
-    app.run_blocking(move |app| {
-        let rules = permission::base_rules(app, &ctx, &session, agent.as_deref())?;
-        let (id, asked) =
-            app.engine().permissions().ask_without_turn(&ctx, &session, id, &ask, &rules)?;
-        let effect = match asked {
-            Verdict::Allowed => "allow",
-            Verdict::Denied(_) => "deny",
-            Verdict::Pending(_) => "ask",
-        };
-        Ok(Json(json!({ "data": { "id": id, "effect": effect } })))
-    })
-    .await
+    request
+        .run(move |app, ctx, session| {
+            let rules = permission::base_rules(app, ctx, session, agent.as_deref())?;
+            let (id, asked) =
+                app.engine().permissions().ask_without_turn(ctx, session, id, &ask, &rules)?;
+            let effect = match asked {
+                Verdict::Allowed => "allow",
+                Verdict::Denied(_) => "deny",
+                Verdict::Pending(_) => "ask",
+            };
+            Ok(Json(DataResponse { data: AskVerdict { id, effect } }))
+        })
+        .await
 }
 
 /// `GET /api/session/{sessionID}/permission`
-async fn session_permissions(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    requests_in_session(app, ctx, session_id(&session)?, true).await
+async fn session_permissions(request: SessionRequest) -> SessionRequests {
+    requests_in_session(request, RequestKind::Permission).await
 }
 
 /// `GET /api/session/{sessionID}/question`
-async fn session_questions(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    requests_in_session(app, ctx, session_id(&session)?, false).await
+async fn session_questions(request: SessionRequest) -> SessionRequests {
+    requests_in_session(request, RequestKind::Question).await
 }
 
-/// Makes sure that the session has such an open request.
-async fn require_pending_request(
-    app: &AppState,
-    ctx: &Context,
-    session: &str,
-    request: &str,
-    tag: &'static str,
-) -> Result<Value, ApiError> {
-    let id = session_id(session)?;
-    let (ctx, request) = (ctx.clone(), request.to_owned());
-    app.run_blocking(move |app| {
-        let pending = app.engine().store().read(&ctx, |r| {
-            r.sessions().get(&id)?;
-            r.requests().pending(Some(&id))
-        })?;
-        let found = pending.iter().filter(|one| one.id.as_str() == request);
-        let shown =
-            found.filter_map(|one| request_v2_json(one, tag == "PermissionNotFoundError")).next();
-        shown.ok_or_else(|| {
-            let message = format!("Request not found: {request}");
-            ApiError::tagged(StatusCode::NOT_FOUND, tag, &message)
-                .with_field("requestID", request.as_str())
-        })
-    })
-    .await
+/// A request to a pending permission or question of a session.
+struct PendingRequest {
+    app: AppState,
+    caller: RequestContext,
+    /// The id of the pending request.
+    request: String,
+    found: RequestV2,
 }
+
+/// Finds the pending request that a path names.
+async fn require_pending<I: TryFrom<String>>(
+    SessionRequest { app, caller, id }: SessionRequest,
+    request: String,
+    (kind, prefix): (RequestKind, &str),
+) -> Result<PendingRequest, ApiError> {
+    parse_path_id::<I>("requestID", prefix, &request)?;
+    let (RequestContext(ctx), name) = (caller.clone(), request.clone());
+    let found = app.run_blocking(move |app| {
+        let pending = pending_in_session(app, &ctx, &id)?;
+        let found = pending.iter().filter(|one| one.id.as_str() == name);
+        found.filter_map(|one| kind.render(one)).next().ok_or_else(|| {
+            let message = format!("Request not found: {name}");
+            ApiError::tagged(StatusCode::NOT_FOUND, kind.not_found_tag(), &message)
+                .with_field("requestID", name.as_str())
+        })
+    });
+    let found = found.await?;
+    Ok(PendingRequest { app, caller, request, found })
+}
+
+const PERMISSION: (RequestKind, &str) = (RequestKind::Permission, "per");
+const QUESTION: (RequestKind, &str) = (RequestKind::Question, "que");
 
 /// `GET /api/session/{sessionID}/permission/{requestID}`
 async fn session_permission(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path((session, request)): Path<(String, String)>,
-) -> Result<Json<Value>, ApiError> {
-    parse_path_id::<turnstone_core::id::PermissionId>("requestID", "per", &request)?;
-    let shown =
-        require_pending_request(&app, &ctx, &session, &request, "PermissionNotFoundError").await?;
-    Ok(Json(json!({ "data": shown })))
+    request: SessionRequest,
+    Path((_, id)): Path<(String, String)>,
+) -> Result<Json<DataResponse<RequestV2>>, ApiError> {
+    let pending = require_pending::<PermissionId>(request, id, PERMISSION).await?;
+    Ok(Json(DataResponse { data: pending.found }))
 }
 
 /// `POST /api/session/{sessionID}/permission/{requestID}/reply`
 async fn reply_permission(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path((session, request)): Path<(String, String)>,
+    request: SessionRequest,
+    Path((_, id)): Path<(String, String)>,
     body: JsonBody,
 ) -> Result<StatusCode, ApiError> {
-    parse_path_id::<turnstone_core::id::PermissionId>("requestID", "per", &request)?;
-    require_pending_request(&app, &ctx, &session, &request, "PermissionNotFoundError").await?;
-    let Json(_) = permission::reply(State(app), RequestContext(ctx), Path(request), body).await?;
+    let pending = require_pending::<PermissionId>(request, id, PERMISSION).await?;
+    let PendingRequest { app, caller, request, .. } = pending;
+    let Json(_) = permission::reply(State(app), caller, Path(request), body).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/session/{sessionID}/question/{requestID}/reply`
 async fn reply_question(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path((session, request)): Path<(String, String)>,
+    request: SessionRequest,
+    Path((_, id)): Path<(String, String)>,
     body: JsonBody,
 ) -> Result<StatusCode, ApiError> {
-    parse_path_id::<turnstone_core::id::QuestionId>("requestID", "que", &request)?;
-    require_pending_request(&app, &ctx, &session, &request, "QuestionNotFoundError").await?;
-    let Json(_) = question::reply(State(app), RequestContext(ctx), Path(request), body).await?;
+    let pending = require_pending::<QuestionId>(request, id, QUESTION).await?;
+    let PendingRequest { app, caller, request, .. } = pending;
+    let Json(_) = question::reply(State(app), caller, Path(request), body).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/session/{sessionID}/question/{requestID}/reject`
 async fn reject_question(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path((session, request)): Path<(String, String)>,
+    request: SessionRequest,
+    Path((_, id)): Path<(String, String)>,
 ) -> Result<StatusCode, ApiError> {
-    parse_path_id::<turnstone_core::id::QuestionId>("requestID", "que", &request)?;
-    require_pending_request(&app, &ctx, &session, &request, "QuestionNotFoundError").await?;
-    let Json(_) = question::reject(State(app), RequestContext(ctx), Path(request)).await?;
+    let pending = require_pending::<QuestionId>(request, id, QUESTION).await?;
+    let PendingRequest { app, caller, request, .. } = pending;
+    let Json(_) = question::reject(State(app), caller, Path(request)).await?;
     Ok(StatusCode::NO_CONTENT)
 }

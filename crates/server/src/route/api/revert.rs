@@ -1,17 +1,17 @@
-//! Back to a message in three steps: gone there, brought back, or stayed.
+//! Reverting in two steps: staged first, then cleared or committed.
 
-use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use serde_json::{Value, json};
 
-use super::super::session::session_id;
+use super::location::DataResponse;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_context::RetryAwareContext;
 use crate::request_input::JsonBody;
-use crate::session_revert::RevertTarget;
+use crate::request_scope::SessionRequest;
+use crate::session_revert::{RevertTarget, commit_revert, revert_session, unrevert_session};
+use crate::wire_json::{StoredJson, session_json};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -21,53 +21,40 @@ pub(super) fn routes() -> Router<AppState> {
 }
 
 /// `POST /api/session/{sessionID}/revert/stage`
+///
+/// A repeat asks for the same point, so an earlier try that was cut off is finished on the way.
 async fn stage(
-    State(app): State<AppState>,
-    // Whoever asks again asks for the same point: what was cut off is finished on the way.
-    RetryAwareContext(ctx, _): RetryAwareContext,
-    Path(session): Path<String>,
+    request: SessionRequest<RetryAwareContext>,
     JsonBody(mut fields): JsonBody,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
+) -> Result<Json<DataResponse<StoredJson>>, ApiError> {
     let to = RevertTarget {
         message: fields.require_id("messageID", "msg_")?,
         part: None,
         files: fields.read("files", "boolean | undefined")?.unwrap_or(true),
     };
-    app.run_blocking(move |app| {
-        let conflict = |why: String| ApiError::tagged(StatusCode::CONFLICT, "ConflictError", &why);
-        match app.revert_session(&ctx, &id, &to)? {
+    let conflict = |why: String| ApiError::tagged(StatusCode::CONFLICT, "ConflictError", &why);
+    request
+        .run(move |app, ctx, _, id| match revert_session(app, ctx, id, &to)? {
             Some(report) if !report.without_effect => {
-                let mut shown = app.session_json(&ctx, &id)?;
-                Ok(Json(json!({ "data": shown["revert"].take() })))
+                Ok(Json(DataResponse { data: session_json(app, ctx, id)?.field("revert") }))
             }
             Some(_) => Err(conflict(format!(
-                "no file behind {} could be taken back; the session stands where it stood",
+                "no file after {} could be undone; the session is unchanged",
                 to.message
             ))),
-            None => Err(conflict(format!("{} is no place to go back to", to.message))),
-        }
-    })
-    .await
-}
-
-/// `POST /api/session/{sessionID}/revert/clear`
-async fn clear(
-    State(app): State<AppState>,
-    RetryAwareContext(ctx, _): RetryAwareContext,
-    Path(session): Path<String>,
-) -> Result<StatusCode, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| app.unrevert_session(&ctx, &id).map(|()| StatusCode::NO_CONTENT))
+            None => Err(conflict(format!("the session cannot be reverted to {}", to.message))),
+        })
         .await
 }
 
+/// `POST /api/session/{sessionID}/revert/clear`
+async fn clear(request: SessionRequest<RetryAwareContext>) -> Result<StatusCode, ApiError> {
+    request.run(|app, ctx, _, id| unrevert_session(app, ctx, id)).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
 /// `POST /api/session/{sessionID}/revert/commit`
-async fn commit(
-    State(app): State<AppState>,
-    RetryAwareContext(ctx, _): RetryAwareContext,
-    Path(session): Path<String>,
-) -> Result<StatusCode, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| app.commit_revert(&ctx, &id).map(|()| StatusCode::NO_CONTENT)).await
+async fn commit(request: SessionRequest<RetryAwareContext>) -> Result<StatusCode, ApiError> {
+    request.run(|app, ctx, _, id| commit_revert(app, ctx, id)).await?;
+    Ok(StatusCode::NO_CONTENT)
 }

@@ -1,23 +1,26 @@
-//! Sessions in the newer shape.
+//! Sessions in the newer shape: listed, created, changed.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::http::StatusCode;
 use axum::routing::{get, post};
 use axum::{Json, Router};
-use serde_json::{Map, Value, json};
+use serde::Serialize;
 use turnstone_core::id::{ProjectId, SessionId, WorkspaceId};
 use turnstone_core::model::SessionModel;
 use turnstone_engine::{NewSession, SessionPatch};
-use turnstone_store::{SessionFilter, SessionRow};
+use turnstone_store::{Context, CreationFilter};
 
 use super::super::abort;
-use super::super::session::session_id;
-use super::page_request::PageRequest;
+use super::location::DataResponse;
+use super::page_request::{PageRequest, PageResponse};
+use super::session_v2::SessionV2;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::{RequestedDirectory, list_filter_directory};
+use crate::project_directory::{list_filter_directory, open_project_directory};
 use crate::request_context::RequestContext;
 use crate::request_input::{JsonBody, OptionalJsonBody, QueryParams};
+use crate::request_scope::{DirectoryRequest, SessionRequest};
+use crate::wire_json::{BySession, session_json, session_row_json};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -30,76 +33,40 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/api/session/{session}/wait", post(wait))
 }
 
-/// The fields both shapes have.
-const SHARED_FIELDS: [&str; 8] =
-    ["id", "parentID", "projectID", "agent", "model", "cost", "tokens", "title"];
-
-/// A session of the older shape in the newer one.
-fn session_v2_json(older: &Value) -> Value {
-    let mut map = Map::new();
-    let fields = SHARED_FIELDS.iter().filter_map(|key| older.get(*key).map(|value| (*key, value)));
-    map.extend(fields.map(|(key, value)| (key.to_owned(), value.clone())));
-    let mut time =
-        json!({ "created": older["time"]["created"], "updated": older["time"]["updated"] });
-    if let Some(archived) = older["time"].get("archived") {
-        time["archived"] = archived.clone();
-    }
-    map.insert("time".to_owned(), time);
-    map.insert("location".to_owned(), json!({ "directory": older["directory"] }));
-    if let Some(path) = older["path"].as_str().filter(|path| !path.is_empty()) {
-        map.insert("subpath".to_owned(), Value::from(path));
-    }
-    if let Some(revert) = older.get("revert") {
-        map.insert("revert".to_owned(), revert.clone());
-    }
-    Value::Object(map)
-}
-
 /// `GET /api/session`
 async fn list(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    _asked: RequestedDirectory,
+    DirectoryRequest { app, ctx, .. }: DirectoryRequest,
     query: QueryParams,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<PageResponse<SessionV2>>, ApiError> {
     let page = PageRequest::parse(&query)?;
     let project = query.non_empty("project").map(str::to_owned);
     let project = match project.map(ProjectId::try_from).transpose() {
         Ok(project) => project,
         Err(_) => return Err(ApiError::invalid_query("Expected a project\n  at [\"project\"]")),
     };
-    let filter = SessionFilter {
+    let filter = CreationFilter {
         project,
         directory: list_filter_directory(&query)?,
         path: query.non_empty("subpath").map(str::to_owned),
         search: query.non_empty("search").map(str::to_owned),
-        archived: true,
-        ..SessionFilter::default()
     };
     app.run_blocking(move |app| {
-        let mut cursors = Value::Null;
-        let shown = app.sessions_json(&ctx, |r| {
-            let mut all = r.sessions().list(&filter, None, usize::MAX)?.items;
-            let made = |row: &SessionRow| row.session.time.created.as_f64().unwrap_or_default();
-            let id = |row: &SessionRow| row.session.id.clone();
-            all.sort_by(|a, b| made(b).total_cmp(&made(a)).then_with(|| id(a).cmp(&id(b))));
-            let (items, named) = page.slice_page(all, |row| row.session.id.as_str());
-            cursors = named;
-            Ok(items)
+        let store = app.engine().store();
+        let rows = store.read(&ctx, |r| r.pages().sessions_by_creation(&filter, page.window()))?;
+        let page = page.respond(rows, |(row, _)| row.session.id.as_str());
+        let page = page.try_map(|(row, is_reverted)| {
+            Ok(SessionV2::new(&session_row_json(app, &ctx, row, is_reverted)?))
         })?;
-        let data: Vec<Value> = shown.iter().map(session_v2_json).collect();
-        Ok(Json(json!({ "data": data, "cursor": cursors })))
+        Ok(Json(page))
     })
     .await
 }
 
 /// `POST /api/session`
 async fn create(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    mut asked: RequestedDirectory,
+    DirectoryRequest { app, ctx, mut asked }: DirectoryRequest,
     OptionalJsonBody(mut fields): OptionalJsonBody,
-) -> Result<Json<Value>, ApiError> {
+) -> SessionResponse {
     let known: Option<SessionId> = fields.id("id", "ses")?;
     let new = NewSession {
         agent: fields.text("agent")?,
@@ -114,11 +81,11 @@ async fn create(
         asked = asked.with_body_directory(&directory)?;
     }
     if let Some(id) = known {
-        // The ledger mints its ids; one of a client's making is only good for one that is there.
+        // The store generates session ids; a client can only name a session that exists.
         return app.run_blocking(move |app| read_existing(app, &ctx, &id)).await;
     }
     app.run_blocking(move |app| {
-        let place = app.open_project_directory(&ctx, &asked.directory)?;
+        let place = open_project_directory(app, &ctx, &asked.directory)?;
         let (project, root) = (&place.project.id, &place.root);
         let made = app.engine().projects().create_session_in(
             &ctx,
@@ -127,116 +94,103 @@ async fn create(
             &place.directory,
             &new,
         )?;
-        Ok(Json(json!({ "data": session_v2_json(&app.session_json(&ctx, &made.id)?) })))
+        session_response(app, &ctx, &made.id)
     })
     .await
 }
 
-fn read_existing(
-    app: &AppState,
-    ctx: &turnstone_store::Context,
-    id: &SessionId,
-) -> Result<Json<Value>, ApiError> {
-    match app.session_json(ctx, id) {
-        Ok(shown) => Ok(Json(json!({ "data": session_v2_json(&shown) }))),
+/// A session in the newer shape.
+type SessionResponse = Result<Json<DataResponse<SessionV2>>, ApiError>;
+
+fn session_response(app: &AppState, ctx: &Context, id: &SessionId) -> SessionResponse {
+    Ok(Json(DataResponse { data: SessionV2::new(&session_json(app, ctx, id)?) }))
+}
+
+fn read_existing(app: &AppState, ctx: &Context, id: &SessionId) -> SessionResponse {
+    match session_response(app, ctx, id) {
         Err(ApiError::NotFound(_)) => {
-            let message = "ids of sessions are made here";
+            let message = "session ids are generated by the server";
             Err(ApiError::tagged(StatusCode::CONFLICT, "ConflictError", message)
                 .with_field("resource", "session"))
         }
-        Err(error) => Err(error),
+        found => found,
     }
+}
+
+/// The state of a session with an open turn.
+#[derive(Serialize)]
+struct ActiveSession {
+    #[serde(rename = "type")]
+    kind: &'static str,
 }
 
 /// `GET /api/session/active`
 async fn active(
     State(app): State<AppState>,
     RequestContext(ctx): RequestContext,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<DataResponse<BySession<ActiveSession>>>, ApiError> {
     app.run_blocking(move |app| {
         let open = app.engine().store().read(&ctx, |r| r.turns().sessions_with_open())?;
-        let running = |id: SessionId| (id.as_str().to_owned(), json!({ "type": "running" }));
-        let data: Map<String, Value> = open.into_iter().map(running).collect();
-        Ok(Json(json!({ "data": data })))
+        let running = |id| (id, ActiveSession { kind: "running" });
+        let data = BySession(open.into_iter().map(running).collect());
+        Ok(Json(DataResponse { data }))
     })
     .await
 }
 
 /// `GET /api/session/{sessionID}`
-async fn read(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<Json<Value>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        Ok(Json(json!({ "data": session_v2_json(&app.session_json(&ctx, &id)?) })))
-    })
-    .await
+async fn read(request: SessionRequest) -> SessionResponse {
+    request.run(session_response).await
 }
 
 async fn patch_session(
-    app: AppState,
-    ctx: turnstone_store::Context,
-    id: SessionId,
+    request: SessionRequest,
     patch: SessionPatch,
 ) -> Result<StatusCode, ApiError> {
-    app.run_blocking(move |app| {
-        app.engine().history().edits().patch_session(&ctx, &id, patch)?;
-        Ok(StatusCode::NO_CONTENT)
-    })
-    .await
+    request
+        .run(|app, ctx, id| Ok(app.engine().history().edits().patch_session(ctx, id, patch)?))
+        .await?;
+    Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/session/{sessionID}/agent`
 async fn switch_agent(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
+    request: SessionRequest,
     JsonBody(mut fields): JsonBody,
 ) -> Result<StatusCode, ApiError> {
-    let id = session_id(&session)?;
     let agent = Some(fields.require_text("agent")?);
-    patch_session(app, ctx, id, SessionPatch { agent, ..SessionPatch::default() }).await
+    patch_session(request, SessionPatch { agent, ..SessionPatch::default() }).await
 }
 
 /// `POST /api/session/{sessionID}/model`
 async fn switch_model(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
+    request: SessionRequest,
     JsonBody(mut fields): JsonBody,
 ) -> Result<StatusCode, ApiError> {
-    let id = session_id(&session)?;
     let model = Some(fields.require("model", "{ id, providerID, variant }")?);
-    patch_session(app, ctx, id, SessionPatch { model, ..SessionPatch::default() }).await
+    patch_session(request, SessionPatch { model, ..SessionPatch::default() }).await
+}
+
+/// Checks that the session of a request exists; returns the request.
+async fn require_session(request: SessionRequest) -> Result<SessionRequest, ApiError> {
+    let SessionRequest { app, caller, id } = request;
+    let (RequestContext(ctx), session) = (caller.clone(), id.clone());
+    app.run_blocking(move |app| {
+        Ok(app.engine().store().read(&ctx, |r| r.sessions().get(&session))?)
+    })
+    .await?;
+    Ok(SessionRequest { app, caller, id })
 }
 
 /// `POST /api/session/{sessionID}/interrupt`
-async fn interrupt(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<StatusCode, ApiError> {
-    let id = session_id(&session)?;
-    let asked = ctx.clone();
-    app.run_blocking(move |app| {
-        Ok(app.engine().store().read(&asked, |r| r.sessions().get(&id))?)
-    })
-    .await?;
-    let Json(_) = abort::abort(State(app), RequestContext(ctx), Path(session)).await?;
+async fn interrupt(request: SessionRequest) -> Result<StatusCode, ApiError> {
+    let Json(_) = abort::abort(require_session(request).await?).await?;
     Ok(StatusCode::NO_CONTENT)
 }
 
 /// `POST /api/session/{sessionID}/wait`: as OpenCode, which does not have it yet either.
-async fn wait(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<StatusCode, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| Ok(app.engine().store().read(&ctx, |r| r.sessions().get(&id))?))
-        .await?;
+async fn wait(request: SessionRequest) -> Result<StatusCode, ApiError> {
+    require_session(request).await?;
     let message = "Session wait is not available yet";
     let status = StatusCode::SERVICE_UNAVAILABLE;
     Err(ApiError::tagged(status, "ServiceUnavailableError", message)

@@ -1,18 +1,16 @@
-//! What can be taken back: whether a session's files are captured, and which paths are contended.
+//! What can be undone: whether a session's files are captured, and which paths are contended.
 
 use axum::Router;
-use axum::extract::{Path, State};
 use axum::routing::get;
 use serde::Serialize;
 use turnstone_engine::{
     ContendedPath, EngineError, SessionCoverage, UndoOptions, UndoScope, UndoTarget,
 };
 
-use super::seq_stamped::SeqStamped;
+use super::seq_stamped::{SeqStamped, stamp_seq};
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::request_context::RequestContext;
-use crate::route::session::session_id;
+use crate::request_scope::SessionRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -35,65 +33,57 @@ struct CoverageResponse {
 }
 
 /// `GET /turnstone/session/{sessionID}/coverage`
-async fn coverage(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<SeqStamped<CoverageResponse>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        let (stored, changes) = app
-            .engine()
-            .store()
-            .read(&ctx, |r| Ok((r.sessions().get(&id)?, r.change_sets().list(&id)?)))?;
-        let not_covered = changes.iter().map(|row| row.not_covered).sum();
-        let found = match app.engine().snapshots().find_coverage(&stored, ctx.now)? {
-            SessionCoverage::Covered { root, has_baseline } => CoverageResponse {
-                root: Some(root.to_string_lossy().into_owned()),
-                refused: None,
-                baseline: has_baseline,
-                not_covered,
-            },
-            SessionCoverage::Refused(why) => CoverageResponse {
-                root: None,
-                refused: Some(why.to_string()),
-                baseline: false,
-                not_covered,
-            },
-        };
-        app.stamp_seq(&ctx, &id, found)
-    })
-    .await
+async fn coverage(request: SessionRequest) -> Result<SeqStamped<CoverageResponse>, ApiError> {
+    request
+        .run(|app, ctx, id| {
+            let (stored, changes) = app
+                .engine()
+                .store()
+                .read(ctx, |r| Ok((r.sessions().get(id)?, r.change_sets().list(id)?)))?;
+            let not_covered = changes.iter().map(|row| row.not_covered).sum();
+            let found = match app.engine().snapshots().find_coverage(&stored, ctx.now)? {
+                SessionCoverage::Covered { root, has_baseline } => CoverageResponse {
+                    root: Some(root.to_string_lossy().into_owned()),
+                    refused: None,
+                    baseline: has_baseline,
+                    not_covered,
+                },
+                SessionCoverage::Refused(why) => CoverageResponse {
+                    root: None,
+                    refused: Some(why.to_string()),
+                    baseline: false,
+                    not_covered,
+                },
+            };
+            stamp_seq(app, ctx, id, found)
+        })
+        .await
 }
 
 /// `GET /turnstone/session/{sessionID}/contended`
 ///
 /// The paths an undo of the whole session would leave alone, because somebody else claims them too.
-async fn contended(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<SeqStamped<Vec<ContendedPath>>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        let turns = app.engine().store().read(&ctx, |r| r.turns().list(&id))?;
-        let found = match turns.into_iter().find(|row| !row.hidden) {
-            None => Vec::new(),
-            Some(first) => {
-                let options = UndoOptions { scope: UndoScope::Files, ..UndoOptions::default() };
-                match app.engine().history().plan_undo(
-                    &ctx,
-                    &id,
-                    &UndoTarget::From(first.id),
-                    &options,
-                ) {
-                    Ok(plan) => plan.contended,
-                    Err(EngineError::NothingToUndo(_)) => Vec::new(),
-                    Err(error) => return Err(error.into()),
+async fn contended(request: SessionRequest) -> Result<SeqStamped<Vec<ContendedPath>>, ApiError> {
+    request
+        .run(|app, ctx, id| {
+            let turns = app.engine().store().read(ctx, |r| r.turns().list(id))?;
+            let found = match turns.into_iter().find(|row| !row.hidden) {
+                None => Vec::new(),
+                Some(first) => {
+                    let options = UndoOptions { scope: UndoScope::Files, ..UndoOptions::default() };
+                    match app.engine().history().plan_undo(
+                        ctx,
+                        id,
+                        &UndoTarget::From(first.id),
+                        &options,
+                    ) {
+                        Ok(plan) => plan.contended,
+                        Err(EngineError::NothingToUndo(_)) => Vec::new(),
+                        Err(error) => return Err(error.into()),
+                    }
                 }
-            }
-        };
-        app.stamp_seq(&ctx, &id, found)
-    })
-    .await
+            };
+            stamp_seq(app, ctx, id, found)
+        })
+        .await
 }

@@ -1,19 +1,22 @@
-//! The log by pages, the search, and where the bytes are.
+//! The log by pages, the search, and the disk usage.
 
-use axum::extract::{Path, State};
+use axum::extract::State;
 use axum::routing::get;
 use axum::{Json, Router};
-use serde_json::{Value, json};
-use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::time::{LogCursor, SessionSeq};
-use turnstone_store::{LogEvent, LogPage, SearchFilter, SearchHit, SearchKind, SearchQuery};
+use serde::Serialize;
+use turnstone_core::id::{MessageId, PartId, ProjectId, SessionId};
+use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
+use turnstone_store::{
+    LogEvent, LogPage, SearchFilter, SearchHit, SearchKind, SearchQuery, SessionSize,
+};
 
-use super::seq_stamped::SeqStamped;
+use super::seq_stamped::{SeqStamped, stamp_seq};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_context::RequestContext;
 use crate::request_input::{QueryParams, parse_query_id};
-use crate::route::session::session_id;
+use crate::request_scope::SessionRequest;
+use crate::wire_json::StoredJson;
 
 /// Events on a page unless the client says otherwise, and at most.
 const DEFAULT_LIMIT: usize = 100;
@@ -40,29 +43,78 @@ fn limit_param(query: &QueryParams) -> Result<usize, ApiError> {
     Ok(query.count("limit")?.unwrap_or(DEFAULT_LIMIT).clamp(1, MAX_LIMIT))
 }
 
-fn event_json(event: &LogEvent) -> Value {
-    let mut told = json!({
-        "cursor": event.cursor, "kind": event.kind.name(), "entity": event.entity,
-        "actor": event.actor, "time": event.time, "version": event.version,
-    });
-    if let Some(client) = &event.client {
-        told["client"] = json!(client);
-    }
-    if let Some(session) = &event.session {
-        told["session"] = json!(session);
-        told["seq"] = json!(event.seq);
-    }
-    match (&event.payload, &event.delta) {
-        (Some(payload), _) => told["payload"] = payload.clone(),
-        (None, Some(delta)) => told["delta"] = json!({ "from": delta.from, "text": delta.text }),
-        // Compacted: the entity has a later image.
-        (None, None) => told["span"] = json!(event.span),
-    }
-    told
+/// An event of the log.
+#[derive(Serialize)]
+struct LoggedEvent {
+    cursor: LogCursor,
+    kind: &'static str,
+    entity: i64,
+    actor: String,
+    time: EpochMillis,
+    version: u16,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    client: Option<String>,
+    #[serde(flatten)]
+    position: Option<SessionPosition>,
+    #[serde(flatten)]
+    content: EventContent,
 }
 
-fn events_json(page: &LogPage) -> Vec<Value> {
-    page.events.iter().map(event_json).collect()
+/// The place of an event in its session.
+#[derive(Serialize)]
+struct SessionPosition {
+    session: SessionId,
+    seq: Option<SessionSeq>,
+}
+
+/// What an event holds.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum EventContent {
+    /// An image of its entity.
+    Payload(StoredJson),
+    /// A piece of streamed text.
+    Delta { from: i64, text: String },
+    /// Nothing any more: it was compacted, and its entity has a later image.
+    Span(i64),
+}
+
+impl LoggedEvent {
+    fn new(event: LogEvent) -> Self {
+        let content = match (event.payload, event.delta) {
+            (Some(payload), _) => EventContent::Payload(StoredJson(payload)),
+            (None, Some(delta)) => EventContent::Delta { from: delta.from, text: delta.text },
+            (None, None) => EventContent::Span(event.span),
+        };
+        let seq = event.seq;
+        Self {
+            cursor: event.cursor,
+            kind: event.kind.name(),
+            entity: event.entity,
+            actor: event.actor,
+            time: event.time,
+            version: event.version,
+            client: event.client,
+            position: event.session.map(|session| SessionPosition { session, seq }),
+            content,
+        }
+    }
+}
+
+/// A page of the log.
+#[derive(Serialize)]
+struct LogPageResponse<P> {
+    events: Vec<LoggedEvent>,
+    /// Where the next page begins.
+    next: P,
+    /// True if events before `next` are gone: read the state again.
+    resync: bool,
+}
+
+impl<P> LogPageResponse<P> {
+    fn new(page: LogPage, next: P, resync: bool) -> Self {
+        Self { events: page.events.into_iter().map(LoggedEvent::new).collect(), next, resync }
+    }
 }
 
 /// `GET /turnstone/log`
@@ -70,48 +122,76 @@ async fn log(
     State(app): State<AppState>,
     RequestContext(ctx): RequestContext,
     query: QueryParams,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<LogPageResponse<LogCursor>>, ApiError> {
     let (after, limit) = (LogCursor(position_param(&query, "after")?), limit_param(&query)?);
     app.run_blocking(move |app| {
         let (page, last) = app
             .engine()
             .store()
             .read(&ctx, |r| Ok((r.log().after(after, limit)?, r.log().last_cursor()?)))?;
-        // A place behind the end is none of this log: who waits there would miss what comes.
+        // A position beyond the end is not of this log; a client that waits there would miss events.
         let is_lost = after > last;
         let next = if is_lost { last } else { page.next };
         let resync = page.resync || is_lost;
-        Ok(Json(json!({ "events": events_json(&page), "next": next, "resync": resync })))
+        Ok(Json(LogPageResponse::new(page, next, resync)))
     })
     .await
 }
 
 /// `GET /turnstone/session/{sessionID}/log`
 async fn stream(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
+    request: SessionRequest,
     query: QueryParams,
-) -> Result<SeqStamped<Value>, ApiError> {
-    let id = session_id(&session)?;
+) -> Result<SeqStamped<LogPageResponse<SessionSeq>>, ApiError> {
     let (after, limit) = (SessionSeq(position_param(&query, "after")?), limit_param(&query)?);
-    app.run_blocking(move |app| {
-        let (page, end) = app.engine().store().read(&ctx, |r| {
-            Ok((r.log().stream_after(&id, after, limit)?, r.sessions().seq(&id)?))
-        })?;
-        let next = page.events.iter().rev().find_map(|it| it.seq).unwrap_or(after.min(end));
-        let resync = page.resync || after > end;
-        let body = json!({ "events": events_json(&page), "next": next, "resync": resync });
-        app.stamp_seq(&ctx, &id, body)
-    })
-    .await
+    request
+        .run(move |app, ctx, id| {
+            let store = app.engine().store();
+            let (page, end) = store.read(ctx, |r| {
+                Ok((r.log().stream_after(id, after, limit)?, r.sessions().seq(id)?))
+            })?;
+            let next = page.events.iter().rev().find_map(|it| it.seq).unwrap_or(after.min(end));
+            let resync = page.resync || after > end;
+            stamp_seq(app, ctx, id, LogPageResponse::new(page, next, resync))
+        })
+        .await
 }
 
-fn hit_json(hit: &SearchHit) -> Value {
-    json!({
-        "session": hit.session, "title": hit.title, "message": hit.message, "part": hit.part,
-        "kind": hit.kind.name(), "snippet": hit.snippet.text, "rank": hit.rank, "time": hit.time,
-    })
+/// A page of search results.
+#[derive(Serialize)]
+struct SearchResponse {
+    hits: Vec<SearchHitResponse>,
+    next: Option<String>,
+    behind: u64,
+    capped: bool,
+}
+
+/// A search result.
+#[derive(Serialize)]
+struct SearchHitResponse {
+    session: SessionId,
+    title: String,
+    message: Option<MessageId>,
+    part: Option<PartId>,
+    kind: &'static str,
+    snippet: String,
+    rank: f64,
+    time: EpochMillis,
+}
+
+impl From<SearchHit> for SearchHitResponse {
+    fn from(hit: SearchHit) -> Self {
+        Self {
+            session: hit.session,
+            title: hit.title,
+            message: hit.message,
+            part: hit.part,
+            kind: hit.kind.name(),
+            snippet: hit.snippet.text,
+            rank: hit.rank,
+            time: hit.time,
+        }
+    }
 }
 
 /// `GET /turnstone/search`
@@ -119,7 +199,7 @@ async fn search(
     State(app): State<AppState>,
     RequestContext(ctx): RequestContext,
     query: QueryParams,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SearchResponse>, ApiError> {
     let kinds = query.non_empty("kind").map(|text| {
         let read = |word| {
             SearchKind::parse(word).ok_or_else(|| query.invalid_param("kind", "a kind", word))
@@ -146,12 +226,36 @@ async fn search(
     };
     app.run_blocking(move |app| {
         let page = app.engine().store().search_index().query(&ctx, &wanted)?;
-        let hits: Vec<Value> = page.hits.iter().map(hit_json).collect();
-        let body = json!({ "hits": hits, "next": page.next, "behind": page.behind,
-            "capped": page.capped });
-        Ok(Json(body))
+        let hits = page.hits.into_iter().map(SearchHitResponse::from).collect();
+        let (next, behind, capped) = (page.next, page.behind, page.capped);
+        Ok(Json(SearchResponse { hits, next, behind, capped }))
     })
     .await
+}
+
+/// The bytes of the data directory, by what they hold.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct SizeResponse {
+    database: u64,
+    wal: u64,
+    free: u64,
+    log: u64,
+    text: u64,
+    blobs: u64,
+    blob_files: u64,
+    projections: u64,
+    search: u64,
+    other: u64,
+    backups: u64,
+    sessions: Vec<SessionBytes>,
+}
+
+/// The bytes of a session.
+#[derive(Serialize)]
+struct SessionBytes {
+    session: SessionId,
+    bytes: u64,
 }
 
 /// `GET /turnstone/size`
@@ -159,21 +263,25 @@ async fn size(
     State(app): State<AppState>,
     RequestContext(ctx): RequestContext,
     query: QueryParams,
-) -> Result<Json<Value>, ApiError> {
+) -> Result<Json<SizeResponse>, ApiError> {
     let top = query.count("top")?.unwrap_or(10).min(MAX_LIMIT);
     app.run_blocking(move |app| {
         let found = app.engine().store().maintenance().measure_sizes(&ctx, top)?;
-        let sessions: Vec<Value> = found
-            .sessions
-            .iter()
-            .map(|it| json!({ "session": it.session, "bytes": it.bytes }))
-            .collect();
-        Ok(Json(json!({
-            "database": found.database, "wal": found.wal, "free": found.free, "log": found.log,
-            "text": found.text, "blobs": found.blobs, "blobFiles": found.blob_files,
-            "projections": found.projections, "search": found.search, "other": found.other,
-            "backups": found.backups, "sessions": sessions,
-        })))
+        let of_session = |it: SessionSize| SessionBytes { session: it.session, bytes: it.bytes };
+        Ok(Json(SizeResponse {
+            database: found.database,
+            wal: found.wal,
+            free: found.free,
+            log: found.log,
+            text: found.text,
+            blobs: found.blobs,
+            blob_files: found.blob_files,
+            projections: found.projections,
+            search: found.search,
+            other: found.other,
+            backups: found.backups,
+            sessions: found.sessions.into_iter().map(of_session).collect(),
+        }))
     })
     .await
 }

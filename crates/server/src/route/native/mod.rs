@@ -1,5 +1,5 @@
 //! The native routes below `/turnstone`: what an agent in any language needs to run turns, and what a
-//! person needs to see and to take back what they did.
+//! person needs to see and to undo what they did.
 //!
 //! Every answer about a session carries its sequence number as `ETag`; `If-Match` makes a change
 //! depend on it, an `Idempotency-Key` makes it happen once.

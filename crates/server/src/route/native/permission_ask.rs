@@ -10,8 +10,8 @@ use turnstone_core::model::{PermissionAsk, QuestionAsk, RequestState};
 use turnstone_core::permission::PermissionRule;
 use turnstone_engine::{PermissionOutcome, PermissionQuery};
 
-use super::seq_stamped::SeqStamped;
-use super::turn::parse_turn_path;
+use super::seq_stamped::{SeqStamped, stamp_seq};
+use super::turn::{parse_turn_path, require_driven_turn};
 use super::typed_body::TypedBody;
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -67,7 +67,7 @@ async fn permission(
 ) -> Result<SeqStamped<PermissionAskResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let new = PermissionQuery { ask: body.ask, blocks_turn: body.waits };
         let rules = base_rules(app, &ctx, &session, None)?;
         let asked = app.engine().permissions().ask(&ctx, held.turn(), &new, &rules)?;
@@ -76,7 +76,7 @@ async fn permission(
             PermissionOutcome::Denied(rules) => PermissionAskResponse::Denied { rules },
             PermissionOutcome::Pending(request) => PermissionAskResponse::Pending { request },
         };
-        app.stamp_seq(&ctx, &session, verdict)
+        stamp_seq(app, &ctx, &session, verdict)
     })
     .await
 }
@@ -110,10 +110,10 @@ async fn question(
 ) -> Result<SeqStamped<QuestionAskResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let request =
             app.engine().permissions().ask_question(&ctx, held.turn(), body.ask, body.waits)?;
-        app.stamp_seq(&ctx, &session, QuestionAskResponse { request })
+        stamp_seq(app, &ctx, &session, QuestionAskResponse { request })
     })
     .await
 }
@@ -133,9 +133,9 @@ async fn continue_turn(
 ) -> Result<SeqStamped<EmptyResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         app.engine().permissions().continue_turn(&ctx, held.turn())?;
-        app.stamp_seq(&ctx, &session, EmptyResponse {})
+        stamp_seq(app, &ctx, &session, EmptyResponse {})
     })
     .await
 }
@@ -149,7 +149,7 @@ async fn state(
     let session = session_id(&session)?;
     app.run_blocking(move |app| {
         let state = app.engine().store().read(&ctx, |r| r.requests().state(&request))?;
-        app.stamp_seq(&ctx, &session, state)
+        stamp_seq(app, &ctx, &session, state)
     })
     .await
 }

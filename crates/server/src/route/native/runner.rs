@@ -11,10 +11,13 @@ use turnstone_store::Context;
 use super::typed_body::TypedBody;
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::RequestedDirectory;
+use crate::project_directory::{RequestedDirectory, open_project_directory};
 use crate::request_context::RequestContext;
 use crate::request_input::QueryParams;
-use crate::runner_registry::{ModelRunner, RUNNER_TIMEOUT_MS, RunnerInbox};
+use crate::runner_registry::{
+    ModelRunner, RUNNER_TIMEOUT_MS, RunnerInbox, calling_runner, list_runners, renew_runner,
+    wait_for_runner_inbox,
+};
 
 /// The longest a runner waits in one call, in milliseconds.
 const MAX_WAIT_MS: usize = 30_000;
@@ -59,7 +62,7 @@ async fn register(
             Some(directory) => asked.with_body_directory(directory)?,
             None => asked,
         };
-        let place = app.open_project_directory(&ctx, &asked.directory)?;
+        let place = open_project_directory(app, &ctx, &asked.directory)?;
         let (runner, token) = app.runners().register(&body.name, &place.directory, ctx.now)?;
         Ok(Json(RegisterRunnerResponse { runner, token, patience: RUNNER_TIMEOUT_MS }))
     })
@@ -71,7 +74,7 @@ async fn list(
     State(app): State<AppState>,
     RequestContext(_): RequestContext,
 ) -> Json<Vec<ModelRunner>> {
-    Json(app.list_runners())
+    Json(list_runners(&app))
 }
 
 /// `DELETE /turnstone/runner/{runnerID}`
@@ -86,7 +89,7 @@ async fn remove(
 
 /// Refuses a runner that acts for another one.
 fn check_own_runner(app: &AppState, ctx: &Context, runner: &str) -> Result<(), ApiError> {
-    match app.calling_runner(ctx) {
+    match calling_runner(app, ctx) {
         Some(own) if own.id != runner => {
             Err(ApiError::not_for_runners("a runner cannot act for another one"))
         }
@@ -106,9 +109,9 @@ async fn inbox(
     check_own_runner(&app, &ctx, &runner)?;
     let wait = query.count("wait")?.unwrap_or(0).min(MAX_WAIT_MS);
     let gone = || ApiError::NotFound(format!("Runner not found: {runner}"));
-    let known = app.renew_runner(&runner).ok_or_else(gone)?;
+    let known = renew_runner(&app, &runner).ok_or_else(gone)?;
     let patience = Duration::from_millis(wait as u64);
-    let found = app.wait_for_runner_inbox(&ctx, &known.directory, patience).await?;
-    app.renew_runner(&runner);
+    let found = wait_for_runner_inbox(&app, &ctx, &known.directory, patience).await?;
+    renew_runner(&app, &runner);
     Ok(Json(found))
 }

@@ -28,15 +28,13 @@ impl<T: Serialize> IntoResponse for SeqStamped<T> {
     }
 }
 
-impl AppState {
-    /// The answer `body` with where the session stands now.
-    pub(super) fn stamp_seq<T>(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        body: T,
-    ) -> Result<SeqStamped<T>, ApiError> {
-        let seq = self.engine().store().read(ctx, |r| r.sessions().seq(session))?;
-        Ok(SeqStamped { body, seq })
-    }
+/// The answer `body` with where the session stands now.
+pub(super) fn stamp_seq<T>(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    body: T,
+) -> Result<SeqStamped<T>, ApiError> {
+    let seq = app.engine().store().read(ctx, |r| r.sessions().seq(session))?;
+    Ok(SeqStamped { body, seq })
 }

@@ -11,14 +11,16 @@ use turnstone_core::model::{MessageBody, TokenCounts};
 use turnstone_engine::StepEnd;
 use turnstone_store::ReadTx;
 
-use super::seq_stamped::SeqStamped;
-use super::turn::parse_turn_path;
+use super::seq_stamped::{SeqStamped, stamp_seq};
+use super::turn::{check_answer_of_turn, parse_part, parse_turn_path, require_driven_turn};
 use super::typed_body::TypedBody;
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::prompt::new_answer;
 use crate::request_context::RetryAwareContext;
 use crate::request_input::parse_path_id;
 use crate::route::session::session_id;
+use crate::wire_json::{StoredJson, part_json};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -65,8 +67,8 @@ async fn begin(
 ) -> Result<SeqStamped<BeginStepResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        let mut answer = app.new_answer(&ctx, &session, &turn, body.message)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
+        let mut answer = new_answer(app, &ctx, &session, &turn, body.message)?;
         let id = answer.id.clone();
         if let MessageBody::Assistant(said) = &mut answer.body {
             // A variant is one of the model that was asked.
@@ -77,7 +79,7 @@ async fn begin(
             (said.mode, said.agent) = (body.agent.clone(), Some(body.agent));
         }
         let step = app.engine().turns().steps().begin(&ctx, held.turn(), answer)?;
-        app.stamp_seq(&ctx, &session, BeginStepResponse { message: id, snapshot: step.snapshot })
+        stamp_seq(app, &ctx, &session, BeginStepResponse { message: id, snapshot: step.snapshot })
     })
     .await
 }
@@ -140,13 +142,13 @@ async fn end(
     let (session, turn, message) = parse_step_path(&path)?;
     body.check_not_negative()?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let step = app.engine().turns().steps().find(&ctx, held.turn(), &message)?;
         let cost = body.cost.unwrap_or_else(|| 0.into());
         let end = StepEnd { reason: body.reason, cost, tokens: body.tokens };
         let done = app.engine().turns().steps().end(&ctx, held.turn(), &step, &end)?;
         let files = done.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
-        app.stamp_seq(&ctx, &session, EndStepResponse { snapshot: done.snapshot, files })
+        stamp_seq(app, &ctx, &session, EndStepResponse { snapshot: done.snapshot, files })
     })
     .await
 }
@@ -160,15 +162,15 @@ async fn part(
     Path(path): Path<(String, String, String)>,
     headers: HeaderMap,
     TypedBody(body): TypedBody<Map<String, Value>>,
-) -> Result<SeqStamped<Value>, ApiError> {
+) -> Result<SeqStamped<StoredJson>, ApiError> {
     let (session, turn, message) = parse_step_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        app.check_answer_of_turn(&ctx, held.turn(), &message)?;
-        let part = app.parse_part(&ctx, &session, &message, body)?;
-        let shown = crate::wire_json::part_json(&part);
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
+        check_answer_of_turn(app, &ctx, held.turn(), &message)?;
+        let part = parse_part(app, &ctx, &session, &message, body)?;
+        let shown = StoredJson(part_json(&part));
         app.engine().turns().steps().put_part(&ctx, held.turn(), part)?;
-        app.stamp_seq(&ctx, &session, shown)
+        stamp_seq(app, &ctx, &session, shown)
     })
     .await
 }
@@ -201,14 +203,14 @@ async fn delta(
 ) -> Result<SeqStamped<TextDeltaResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let cursor = match began {
             // The text was written with the mark that is known of it.
             Some(at) => Some(at.0),
             None => {
                 let read = |r: &ReadTx<'_>| r.messages().of_part(&session, &body.part);
                 let message = app.engine().store().read(&ctx, read)?;
-                app.check_answer_of_turn(&ctx, held.turn(), &message)?;
+                check_answer_of_turn(app, &ctx, held.turn(), &message)?;
                 let done = app.engine().turns().steps().append_text(
                     &ctx,
                     held.turn(),
@@ -218,7 +220,7 @@ async fn delta(
                 done.map(|done| done.cursor.0)
             }
         };
-        app.stamp_seq(&ctx, &session, TextDeltaResponse { cursor })
+        stamp_seq(app, &ctx, &session, TextDeltaResponse { cursor })
     })
     .await
 }

@@ -1,27 +1,24 @@
 //! The timeline of a session: its turns with what they did to files, and its operations.
 
 use axum::Router;
-use axum::extract::{Path, State};
 use axum::routing::get;
 use serde::Serialize;
-use serde_json::{Value, json};
 use turnstone_core::change::{Evidence, FileChange, PathImage};
-use turnstone_core::id::{MessageId, OperationId, TurnId};
-use turnstone_core::operation::OperationKind;
+use turnstone_core::id::{MessageId, OperationId, SessionId, TurnId};
+use turnstone_core::model::SessionStatus;
+use turnstone_core::operation::{OperationKind, SessionHead};
 use turnstone_core::rel_path::RelPath;
-use turnstone_core::time::LogCursor;
+use turnstone_core::time::{LogCursor, SessionSeq};
 use turnstone_engine::{
     DiffFormat, DiffTarget, EngineError, OperationReport, decode_report, decode_turns,
 };
 use turnstone_store::{Context, OperationRow, ReadTx, TurnRow};
 
-use super::seq_stamped::SeqStamped;
+use super::seq_stamped::{SeqStamped, stamp_seq};
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::request_context::RequestContext;
 use crate::request_input::QueryParams;
-use crate::route::session::session_id;
-use turnstone_core::id::SessionId;
+use crate::request_scope::SessionRequest;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -75,7 +72,7 @@ struct TimelineFile {
     status: char,
     /// How it is known: `named`, `window` or `recovered`.
     evidence: Evidence,
-    /// True if it is taken back.
+    /// True if it is undone.
     undone: bool,
 }
 
@@ -106,34 +103,33 @@ pub(super) const fn change_letter(change: &FileChange) -> char {
 
 /// `GET /turnstone/session/{sessionID}/timeline`
 async fn timeline(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
+    request: SessionRequest,
     query: QueryParams,
 ) -> Result<SeqStamped<Vec<TimelineEntry>>, ApiError> {
-    let (id, all) = (session_id(&session)?, query.flag("all")?);
-    app.run_blocking(move |app| {
-        app.engine().maintenance().ensure_recovered(&ctx, &id)?;
-        let (turns, operations) = app.engine().store().read(&ctx, |r| {
-            let mut turns = Vec::new();
-            for row in r.turns().list(&id)?.into_iter().filter(|row| all || !row.hidden) {
-                turns.push((row.span.0, timeline_turn(r, &id, &row)?));
+    let all = query.flag("all")?;
+    request
+        .run(move |app, ctx, id| {
+            app.engine().maintenance().ensure_recovered(ctx, id)?;
+            let (turns, operations) = app.engine().store().read(ctx, |r| {
+                let mut turns = Vec::new();
+                for row in r.turns().list(id)?.into_iter().filter(|row| all || !row.hidden) {
+                    turns.push((row.span.0, timeline_turn(r, id, &row)?));
+                }
+                Ok((turns, r.operations().list(id)?))
+            })?;
+            let mut entries: Vec<(LogCursor, TimelineEntry)> = Vec::new();
+            for (at, mut turn) in turns {
+                add_line_counts(app, ctx, id, &mut turn)?;
+                entries.push((at, TimelineEntry::Turn(turn)));
             }
-            Ok((turns, r.operations().list(&id)?))
-        })?;
-        let mut entries: Vec<(LogCursor, TimelineEntry)> = Vec::new();
-        for (at, mut turn) in turns {
-            app.add_line_counts(&ctx, &id, &mut turn)?;
-            entries.push((at, TimelineEntry::Turn(turn)));
-        }
-        let shown = operations.iter().filter(|it| all || it.kind != OperationKind::Branch);
-        for row in shown {
-            entries.push((row.planned, TimelineEntry::Operation(timeline_operation(row)?)));
-        }
-        entries.sort_by_key(|(at, _)| *at);
-        app.stamp_seq(&ctx, &id, entries.into_iter().map(|(_, entry)| entry).collect())
-    })
-    .await
+            let shown = operations.iter().filter(|it| all || it.kind != OperationKind::Branch);
+            for row in shown {
+                entries.push((row.planned, TimelineEntry::Operation(timeline_operation(row)?)));
+            }
+            entries.sort_by_key(|(at, _)| *at);
+            stamp_seq(app, ctx, id, entries.into_iter().map(|(_, entry)| entry).collect())
+        })
+        .await
 }
 
 fn timeline_turn(
@@ -176,56 +172,75 @@ fn timeline_operation(row: &OperationRow) -> Result<TimelineOperation, ApiError>
     })
 }
 
-impl AppState {
-    /// Adds the figures of a turn; they need the captures, which may have expired.
-    fn add_line_counts(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        turn: &mut TimelineTurn,
-    ) -> Result<(), ApiError> {
-        if turn.files.is_empty() {
-            return Ok(());
-        }
-        let what = DiffTarget::Turn(turn.id.clone());
-        match self.engine().history().diffs().diff(ctx, session, &what, DiffFormat::CountsOnly) {
-            Ok(found) => {
-                let summary = found.summary();
-                turn.additions = summary.additions.as_u64().unwrap_or(0);
-                turn.deletions = summary.deletions.as_u64().unwrap_or(0);
-                Ok(())
-            }
-            // The captures are gone, or their directory is: only the figures are.
-            Err(EngineError::Snapshot(_) | EngineError::DirectoryGone { .. }) => Ok(()),
-            Err(error) => Err(error.into()),
-        }
+/// Adds the figures of a turn; they need the captures, which may have expired.
+fn add_line_counts(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    turn: &mut TimelineTurn,
+) -> Result<(), ApiError> {
+    if turn.files.is_empty() {
+        return Ok(());
     }
+    let what = DiffTarget::Turn(turn.id.clone());
+    match app.engine().history().diffs().diff(ctx, session, &what, DiffFormat::CountsOnly) {
+        Ok(found) => {
+            let summary = found.summary();
+            turn.additions = summary.additions.as_u64().unwrap_or(0);
+            turn.deletions = summary.deletions.as_u64().unwrap_or(0);
+            Ok(())
+        }
+        // The captures are gone, or their directory is: only the figures are.
+        Err(EngineError::Snapshot(_) | EngineError::DirectoryGone { .. }) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// The state of a session.
+#[derive(Serialize)]
+struct SessionStateResponse {
+    session: SessionId,
+    seq: SessionSeq,
+    status: SessionStatus,
+    /// The open turn.
+    turn: Option<OpenTurn>,
+    /// The head, if the session is reverted.
+    head: Option<SessionHead>,
+    /// The prompts that wait for a turn.
+    inbox: Vec<MessageId>,
+    /// The pending permission requests and questions.
+    requests: Vec<String>,
+}
+
+/// A turn that has not ended.
+#[derive(Serialize)]
+struct OpenTurn {
+    id: TurnId,
+    state: &'static str,
 }
 
 /// `GET /turnstone/session/{sessionID}`
 ///
-/// Where a session stands: the number for `If-Match` is its `ETag`, and in the body.
+/// The number for `If-Match` is the `ETag`, and in the body.
 async fn session_state(
-    State(app): State<AppState>,
-    RequestContext(ctx): RequestContext,
-    Path(session): Path<String>,
-) -> Result<SeqStamped<Value>, ApiError> {
-    let id = session_id(&session)?;
-    app.run_blocking(move |app| {
-        let body = app.engine().store().read(&ctx, |r| {
-            let open = r.turns().list(&id)?.into_iter().find(|row| row.state.is_open());
-            Ok(json!({
-                "session": id,
-                "seq": r.sessions().seq(&id)?,
-                "status": r.sessions().status(&id)?,
-                "turn": open.map(|row| json!({ "id": row.id, "state": row.state.as_str() })),
-                "head": r.sessions().head(&id)?,
-                "inbox": r.prompts().waiting(&id)?.iter().map(|it| &it.message).collect::<Vec<_>>(),
-                "requests": r.requests().pending(Some(&id))?.iter().map(|it| it.id.as_str())
-                    .collect::<Vec<_>>(),
-            }))
-        })?;
-        app.stamp_seq(&ctx, &id, body)
-    })
-    .await
+    request: SessionRequest,
+) -> Result<SeqStamped<SessionStateResponse>, ApiError> {
+    request
+        .run(|app, ctx, id| {
+            let body = app.engine().store().read(ctx, |r| {
+                let open = r.turns().list(id)?.into_iter().find(|row| row.state.is_open());
+                let pending = r.requests().pending(Some(id))?;
+                Ok(SessionStateResponse {
+                    session: id.clone(),
+                    seq: r.sessions().seq(id)?,
+                    status: r.sessions().status(id)?,
+                    turn: open.map(|row| OpenTurn { id: row.id, state: row.state.as_str() }),
+                    head: r.sessions().head(id)?,
+                    inbox: r.prompts().waiting(id)?.into_iter().map(|it| it.message).collect(),
+                    requests: pending.iter().map(|it| it.id.as_str().to_owned()).collect(),
+                })
+            })?;
+            stamp_seq(app, ctx, id, body)
+        })
+        .await
 }

@@ -13,9 +13,9 @@ use turnstone_core::id::{ChangeId, MessageId, PartId};
 use turnstone_core::model::{PartBody, ToolState};
 use turnstone_engine::{ClosedCall, ToolFileAccess};
 
-use super::seq_stamped::SeqStamped;
+use super::seq_stamped::{SeqStamped, stamp_seq};
 use super::timeline::change_letter;
-use super::turn::parse_turn_path;
+use super::turn::{check_answer_of_turn, parse_part, parse_turn_path, require_driven_turn};
 use super::typed_body::TypedBody;
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -70,8 +70,8 @@ enum DeclaredTouches {
 impl TryFrom<DeclaredTouches> for ToolFileAccess {
     type Error = ApiError;
 
-    fn try_from(told: DeclaredTouches) -> Result<Self, ApiError> {
-        match told {
+    fn try_from(declared: DeclaredTouches) -> Result<Self, ApiError> {
+        match declared {
             DeclaredTouches::Nothing => Ok(Self::Nothing),
             DeclaredTouches::Paths(paths) => match paths.iter().find(|path| !can_exist(path)) {
                 None => Ok(Self::Named(paths)),
@@ -100,7 +100,7 @@ struct BeginToolResponse {
     /// Its part.
     #[serde(rename = "partID")]
     part: PartId,
-    /// False if nothing it does to files can be taken back.
+    /// False if nothing it does to files can be undone.
     covered: bool,
     /// Named paths that lie outside of every root: they are not covered.
     outside: Vec<PathBuf>,
@@ -118,7 +118,7 @@ async fn begin_tool(
 ) -> Result<SeqStamped<BeginToolResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let mut state = json!({"status": "running", "input": body.input,
             "time": {"start": ctx.now.0}});
         if let Some(title) = body.title {
@@ -133,8 +133,8 @@ async fn begin_tool(
         if let Some(id) = &body.part {
             part.insert("id".to_owned(), Value::from(id.as_str()));
         }
-        app.check_answer_of_turn(&ctx, held.turn(), &body.message)?;
-        let part = app.parse_part(&ctx, &session, &body.message, part)?;
+        check_answer_of_turn(app, &ctx, held.turn(), &body.message)?;
+        let part = parse_part(app, &ctx, &session, &body.message, part)?;
         let touch = ToolFileAccess::try_from(body.touches)?;
         let run = app.engine().turns().steps().begin_tool(&ctx, held.turn(), &part, &touch)?;
         let call = run.call();
@@ -144,7 +144,7 @@ async fn begin_tool(
             outside: call.map(|call| call.outside.clone()).unwrap_or_default(),
         };
         held.store_tool_run(&part.id, run);
-        app.stamp_seq(&ctx, &session, announced)
+        stamp_seq(app, &ctx, &session, announced)
     })
     .await
 }
@@ -173,7 +173,7 @@ struct EndToolResponse {
     changes: Vec<ChangeId>,
     /// The files, sorted by path.
     files: Vec<ToolChangedFile>,
-    /// How many of them, and of the paths outside, can never be taken back.
+    /// How many of them, and of the paths outside, can never be undone.
     not_covered: u64,
 }
 
@@ -195,7 +195,7 @@ impl EndToolResponse {
         };
         self.files.extend(closed.changes.iter().map(one));
         self.not_covered += closed.not_covered;
-        closed.other_roots.iter().for_each(|beside| self.add(beside));
+        closed.other_roots.iter().for_each(|other| self.add(other));
     }
 }
 
@@ -210,7 +210,7 @@ async fn end_tool(
     let (session, turn) = parse_turn_path(&(session, turn))?;
     let part: PartId = parse_path_id("partID", "prt", &part)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let stored = app.engine().store().read(&ctx, |r| r.messages().get_part(&session, &part))?;
         let state = ended_tool_state(&stored.body, body, ctx.now.0)?;
         let run = match held.take_tool_run(&part) {
@@ -221,7 +221,7 @@ async fn end_tool(
         let closed = app.engine().turns().steps().end_tool(&ctx, held.turn(), run, state)?;
         let mut done = EndToolResponse::default();
         closed.iter().for_each(|closed| done.add(closed));
-        app.stamp_seq(&ctx, &session, done)
+        stamp_seq(app, &ctx, &session, done)
     })
     .await
 }

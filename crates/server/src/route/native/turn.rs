@@ -13,15 +13,19 @@ use turnstone_core::wire::{self, ParseMode};
 use turnstone_engine::{Prompt, Turn};
 use turnstone_store::{Context, StoreError, TurnRow};
 
-use super::seq_stamped::SeqStamped;
+use super::seq_stamped::{SeqStamped, stamp_seq};
 use super::typed_body::TypedBody;
 use crate::app::AppState;
-use crate::driven_turn::TurnUse;
+use crate::driven_turn::{TurnUse, require_turn_row};
 use crate::error::ApiError;
+use crate::prompt::end_driven_turn;
 use crate::request_context::{RequestContext, RetryAwareContext};
 use crate::request_input::parse_path_id;
+use crate::route::diff::publish_diff;
 use crate::route::session::session_id;
-use crate::wire_json::message_json;
+use crate::runner_registry::renew_runners_in;
+use crate::session_revert::check_expected_seq;
+use crate::wire_json::{MessageResponse, message_response};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -75,7 +79,7 @@ struct TurnResponse {
     /// Within so many milliseconds the server must be called again for the turn.
     patience: u64,
     /// The message that began it, with its parts.
-    prompt: Option<Value>,
+    prompt: Option<MessageResponse>,
 }
 
 /// `POST /turnstone/session/{sessionID}/turn`
@@ -91,9 +95,9 @@ async fn begin(
             // The first try was cut off: what it began is known by where it began.
             let turns = app.engine().store().read(&ctx, |r| r.turns().list(&id))?;
             let row = turns.into_iter().find(|row| row.span.0 >= began);
-            return app.turn_response(&ctx, &id, row.as_ref());
+            return turn_response(app, &ctx, &id, row.as_ref());
         }
-        app.check_expected_seq(&ctx, &id)?;
+        check_expected_seq(app, &ctx, &id)?;
         let turn = match body.prompt {
             Some(new) => {
                 let prompt = build_prompt(app, &ctx, &id, new)?;
@@ -101,7 +105,7 @@ async fn begin(
             }
             None => app.engine().turns().begin_next(&ctx, &id)?,
         };
-        app.hold_and_show_turn(&ctx, &id, turn)
+        hold_and_show_turn(app, &ctx, &id, turn)
     })
     .await
 }
@@ -120,12 +124,12 @@ fn build_prompt(
         wire::parse_message(info).map_err(|e| ApiError::invalid_payload(e.to_string()))?;
     let mut parts = Vec::new();
     for part in new.parts {
-        parts.push(app.parse_part(ctx, session, &id, part)?);
+        parts.push(parse_part(app, ctx, session, &id, part)?);
     }
     Ok(Prompt { message, parts })
 }
 
-/// Whether a turn may be taken from whoever drives it.
+/// Whether a turn may be taken from its driver.
 #[derive(Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct ResumeTurnRequest {
@@ -143,14 +147,14 @@ async fn resume(
 ) -> Result<SeqStamped<TurnResponse>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        app.check_expected_seq(&ctx, &id)?;
+        check_expected_seq(app, &ctx, &id)?;
         if body.takeover
             && let Some(turn) = app.in_flight().driven_turns.find(&id)
         {
-            return app.hold_and_show_turn(&ctx, &id, Some(turn));
+            return hold_and_show_turn(app, &ctx, &id, Some(turn));
         }
         let resumed = app.engine().permissions().resume_turn(&ctx, &id)?;
-        app.hold_and_show_turn(&ctx, &id, resumed.map(|it| it.turn))
+        hold_and_show_turn(app, &ctx, &id, resumed.map(|it| it.turn))
     })
     .await
 }
@@ -171,8 +175,9 @@ async fn heartbeat(
 ) -> Result<SeqStamped<HeartbeatResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-        app.stamp_seq(
+        require_driven_turn(app, &ctx, &session, &turn, &headers)?;
+        stamp_seq(
+            app,
             &ctx,
             &session,
             HeartbeatResponse { patience: app.settings().limits.driver_timeout_ms },
@@ -185,7 +190,7 @@ async fn heartbeat(
 #[derive(Serialize)]
 struct SteerResponse {
     /// Messages with their parts, oldest first; input of the next model call.
-    messages: Vec<Value>,
+    messages: Vec<MessageResponse>,
 }
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/steer`
@@ -197,15 +202,16 @@ async fn steer(
 ) -> Result<SeqStamped<SteerResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
-        let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
+        let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let taken = app.engine().turns().promote_steering_prompts(&ctx, held.turn())?;
         let read = app.engine().store().read(&ctx, |r| {
             taken.iter().map(|id| r.messages().get(&session, id)).collect::<Result<Vec<_>, _>>()
         })?;
-        app.stamp_seq(
+        stamp_seq(
+            app,
             &ctx,
             &session,
-            SteerResponse { messages: read.iter().map(message_json).collect() },
+            SteerResponse { messages: read.iter().map(message_response).collect() },
         )
     })
     .await
@@ -242,7 +248,7 @@ impl From<RequestedOutcome> for TurnOutcome {
 
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/end`
 ///
-/// Ending a turn again in the same way changes nothing, whoever asks.
+/// Ending a turn again in the same way changes nothing.
 async fn end(
     State(app): State<AppState>,
     RetryAwareContext(ctx, _): RetryAwareContext,
@@ -253,140 +259,126 @@ async fn end(
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
         let outcome = TurnOutcome::from(body.outcome);
-        let row = app.require_turn_row(&ctx, &session, &turn)?;
+        let row = require_turn_row(app, &ctx, &session, &turn)?;
         if row.state != outcome.state() {
-            let held = app.require_driven_turn(&ctx, &session, &turn, &headers)?;
-            app.end_driven_turn(&ctx, held.turn(), outcome, body.error)?;
+            let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
+            end_driven_turn(app, &ctx, held.turn(), outcome, body.error)?;
             // After this request: nobody waits for it.
             let (app, ctx, session) = (app.clone(), ctx.clone(), session.clone());
-            tokio::task::spawn_blocking(move || app.publish_diff(&ctx, &session));
+            tokio::task::spawn_blocking(move || publish_diff(&app, &ctx, &session));
         }
-        let row = app.require_turn_row(&ctx, &session, &turn)?;
+        let row = require_turn_row(app, &ctx, &session, &turn)?;
         if row.state != outcome.state() {
             return Err(lost_lease_error(&row));
         }
-        app.turn_response(&ctx, &session, Some(&row))
+        turn_response(app, &ctx, &session, Some(&row))
     })
     .await
 }
 
-impl AppState {
-    /// The row of a turn.
-    pub(crate) fn require_turn_row(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        turn: &TurnId,
-    ) -> Result<TurnRow, ApiError> {
-        let turns = self.engine().store().read(ctx, |r| r.turns().list(session))?;
-        let found = turns.into_iter().find(|row| row.id == *turn);
-        found.ok_or_else(|| ApiError::NotFound(format!("Turn not found: {turn}")))
+/// Answers with a turn that begins or goes on under a new lease.
+fn hold_and_show_turn(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    turn: Option<Turn>,
+) -> Result<SeqStamped<TurnResponse>, ApiError> {
+    let row =
+        turn.as_ref().map(|turn| require_turn_row(app, ctx, session, &turn.id)).transpose()?;
+    if let Some(turn) = turn {
+        let found = app.engine().store().read(ctx, |r| r.sessions().get(session))?;
+        renew_runners_in(app, std::path::Path::new(&found.directory));
+        app.in_flight().driven_turns.register(turn, found.directory.into(), app.now())?;
     }
+    turn_response(app, ctx, session, row.as_ref())
+}
 
-    /// Answers with a turn that begins or goes on under a new lease.
-    fn hold_and_show_turn(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        turn: Option<Turn>,
-    ) -> Result<SeqStamped<TurnResponse>, ApiError> {
-        let row =
-            turn.as_ref().map(|turn| self.require_turn_row(ctx, session, &turn.id)).transpose()?;
-        if let Some(turn) = turn {
-            let found = self.engine().store().read(ctx, |r| r.sessions().get(session))?;
-            self.renew_runners_in(std::path::Path::new(&found.directory));
-            self.in_flight().driven_turns.register(turn, found.directory.into(), self.now())?;
-        }
-        self.turn_response(ctx, session, row.as_ref())
-    }
+/// Answers with a turn as it is; its lease only if this server still holds it.
+fn turn_response(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    row: Option<&TurnRow>,
+) -> Result<SeqStamped<TurnResponse>, ApiError> {
+    let read = |row: &TurnRow| match app
+        .engine()
+        .store()
+        .read(ctx, |r| r.messages().get(session, &row.message))
+    {
+        Ok(found) => Ok(Some(message_response(&found))),
+        Err(StoreError::NoMessage { .. }) => Ok(None),
+        Err(error) => Err(error),
+    };
+    let begun = TurnResponse {
+        turn: row.map(|row| row.id.clone()),
+        state: row.map(|row| row.state.as_str()),
+        lease: row.and_then(|row| app.in_flight().driven_turns.token(&row.id)),
+        patience: app.settings().limits.driver_timeout_ms,
+        prompt: row.map(read).transpose()?.flatten(),
+    };
+    stamp_seq(app, ctx, session, begun)
+}
 
-    /// Answers with a turn as it is; its lease only if this server still holds it.
-    fn turn_response(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        row: Option<&TurnRow>,
-    ) -> Result<SeqStamped<TurnResponse>, ApiError> {
-        let read = |row: &TurnRow| match self
-            .engine()
-            .store()
-            .read(ctx, |r| r.messages().get(session, &row.message))
-        {
-            Ok(found) => Ok(Some(message_json(&found))),
-            Err(StoreError::NoMessage { .. }) => Ok(None),
-            Err(error) => Err(error),
-        };
-        let begun = TurnResponse {
-            turn: row.map(|row| row.id.clone()),
-            state: row.map(|row| row.state.as_str()),
-            lease: row.and_then(|row| self.in_flight().driven_turns.token(&row.id)),
-            patience: self.settings().limits.driver_timeout_ms,
-            prompt: row.map(read).transpose()?.flatten(),
-        };
-        self.stamp_seq(ctx, session, begun)
+/// The turn a request drives: its lease must be the present one.
+///
+/// # Errors
+///
+/// `FencedError` (409) if somebody else drives the turn, or nobody does since this server was
+/// restarted: a turn that waits can be resumed. `TurnEndedError` (410) if it is over.
+pub(super) fn require_driven_turn(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    turn: &TurnId,
+    headers: &HeaderMap,
+) -> Result<TurnUse, ApiError> {
+    let token = headers.get("x-turnstone-lease").and_then(|value| value.to_str().ok());
+    let Some(token) = token else {
+        return Err(ApiError::invalid_query("Missing header x-turnstone-lease"));
+    };
+    if let Some(using) =
+        app.in_flight().driven_turns.acquire(session, turn, token, app.settings().clock)
+    {
+        renew_runners_in(app, using.directory());
+        check_expected_seq(app, ctx, session)?;
+        return Ok(using);
     }
+    let row = require_turn_row(app, ctx, session, turn)?;
+    Err(lost_lease_error(&row))
+}
 
-    /// The turn a request drives: its lease must be the present one.
-    ///
-    /// # Errors
-    ///
-    /// `FencedError` (409) if somebody else drives the turn, or nobody does since this server was
-    /// restarted: a turn that waits can be resumed. `TurnEndedError` (410) if it is over.
-    pub(super) fn require_driven_turn(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        turn: &TurnId,
-        headers: &HeaderMap,
-    ) -> Result<TurnUse, ApiError> {
-        let token = headers.get("x-turnstone-lease").and_then(|value| value.to_str().ok());
-        let Some(token) = token else {
-            return Err(ApiError::invalid_query("Missing header x-turnstone-lease"));
-        };
-        if let Some(using) =
-            self.in_flight().driven_turns.acquire(session, turn, token, self.settings().clock)
-        {
-            self.renew_runners_in(using.directory());
-            self.check_expected_seq(ctx, session)?;
-            return Ok(using);
-        }
-        let row = self.require_turn_row(ctx, session, turn)?;
-        Err(lost_lease_error(&row))
+/// Refuses a message that is no answer of this turn: its lease is about nothing else (R27).
+pub(super) fn check_answer_of_turn(
+    app: &AppState,
+    ctx: &Context,
+    turn: &Turn,
+    message: &MessageId,
+) -> Result<(), ApiError> {
+    let store = app.engine().store();
+    let found = store.read(ctx, |r| r.prompts().turn_of_answer(&turn.session, message))?;
+    if found.as_ref() == Some(&turn.id) {
+        return Ok(());
     }
+    let owner = found.map_or_else(|| "no turn".to_owned(), |turn| turn.to_string());
+    Err(StoreError::WrongOwner { kind: "message", id: message.to_string(), owner }.into())
+}
 
-    /// Refuses a message that is no answer of this turn: its lease is about nothing else (R27).
-    pub(super) fn check_answer_of_turn(
-        &self,
-        ctx: &Context,
-        turn: &Turn,
-        message: &MessageId,
-    ) -> Result<(), ApiError> {
-        let store = self.engine().store();
-        let found = store.read(ctx, |r| r.prompts().turn_of_answer(&turn.session, message))?;
-        if found.as_ref() == Some(&turn.id) {
-            return Ok(());
-        }
-        let owner = found.map_or_else(|| "no turn".to_owned(), |turn| turn.to_string());
-        Err(StoreError::WrongOwner { kind: "message", id: message.to_string(), owner }.into())
+/// A part of a message as a client describes it; ids may be left out.
+pub(super) fn parse_part(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    message: &MessageId,
+    mut part: Map<String, Value>,
+) -> Result<turnstone_core::model::Part, ApiError> {
+    part.insert("sessionID".to_owned(), Value::from(session.as_str()));
+    part.insert("messageID".to_owned(), Value::from(message.as_str()));
+    if !part.contains_key("id") {
+        let id = app.engine().turns().new_part_id(ctx)?;
+        part.insert("id".to_owned(), Value::from(id.as_str()));
     }
-
-    /// A part of a message as a client describes it; ids may be left out.
-    pub(super) fn parse_part(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        message: &MessageId,
-        mut part: Map<String, Value>,
-    ) -> Result<turnstone_core::model::Part, ApiError> {
-        part.insert("sessionID".to_owned(), Value::from(session.as_str()));
-        part.insert("messageID".to_owned(), Value::from(message.as_str()));
-        if !part.contains_key("id") {
-            let id = self.engine().turns().new_part_id(ctx)?;
-            part.insert("id".to_owned(), Value::from(id.as_str()));
-        }
-        let read = wire::parse_part(Value::Object(part), ParseMode::Strict);
-        read.map_err(|error| ApiError::invalid_payload(error.to_string()))
-    }
+    let read = wire::parse_part(Value::Object(part), ParseMode::Strict);
+    read.map_err(|error| ApiError::invalid_payload(error.to_string()))
 }
 
 /// Why a lease is no good.

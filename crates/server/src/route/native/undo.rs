@@ -13,12 +13,13 @@ use turnstone_engine::{
 };
 use turnstone_store::Context;
 
-use super::seq_stamped::SeqStamped;
+use super::seq_stamped::{SeqStamped, stamp_seq};
 use super::typed_body::{TypedBody, whole};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_context::{RequestContext, RetryAwareContext};
 use crate::route::session::session_id;
+use crate::session_revert::{check_expected_seq, check_idle};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -29,8 +30,8 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/turnstone/session/{session}/checkpoint/{name}", delete(remove_checkpoint))
 }
 
-/// What is taken back or brought back. Of `turn`, `from`, `message` and `part` at most one; none means
-/// the newest turn that stands, for a redo what was taken back last.
+/// What is undone or redone. Of `turn`, `from`, `message` and `part` at most one; none means
+/// the newest turn that is in effect, for a redo what was undone last.
 #[derive(Clone, Default, Deserialize)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 struct UndoRequest {
@@ -136,7 +137,7 @@ async fn undo(
     Path(session): Path<String>,
     TypedBody(ask): TypedBody<UndoRequest>,
 ) -> Result<SeqStamped<UndoResponse>, ApiError> {
-    app.undo_or_redo(RetryAwareContext(ctx, began), &session, ask, History::plan_undo).await
+    undo_or_redo(&app, RetryAwareContext(ctx, began), &session, ask, History::plan_undo).await
 }
 
 /// `POST /turnstone/session/{sessionID}/redo`
@@ -146,10 +147,10 @@ async fn redo(
     Path(session): Path<String>,
     TypedBody(ask): TypedBody<UndoRequest>,
 ) -> Result<SeqStamped<UndoResponse>, ApiError> {
-    app.undo_or_redo(RetryAwareContext(ctx, began), &session, ask, History::plan_redo).await
+    undo_or_redo(&app, RetryAwareContext(ctx, began), &session, ask, History::plan_redo).await
 }
 
-/// How the engine plans what is taken back or brought back.
+/// How the engine plans an undo or a redo.
 type UndoPlanner =
     fn(&History, &Context, &SessionId, &UndoTarget, &UndoOptions) -> Result<UndoPlan, EngineError>;
 
@@ -205,93 +206,91 @@ async fn jump(
     let (id, point) = (session_id(&session)?, ask.point()?);
     let options = UndoRequest { scope: ask.scope, ..UndoRequest::default() }.options();
     app.run_blocking(move |app| {
-        app.run_operation(&ctx, &id, began, ask.dry_run, |ctx| {
+        run_operation(app, &ctx, &id, began, ask.dry_run, |ctx| {
             app.engine().history().plan_jump(ctx, &id, &point, &options)
         })
     })
     .await
 }
 
-impl AppState {
-    /// Takes back or brings back what is asked for, as `plan` plans it.
-    async fn undo_or_redo(
-        &self,
-        RetryAwareContext(ctx, began): RetryAwareContext,
-        session: &str,
-        ask: UndoRequest,
-        plan: UndoPlanner,
-    ) -> Result<SeqStamped<UndoResponse>, ApiError> {
-        let (id, which) = (session_id(session)?, ask.target()?);
-        self.run_blocking(move |app| {
-            app.run_operation(&ctx, &id, began, ask.dry_run, |ctx| {
-                let planned = plan(app.engine().history(), ctx, &id, &which, &ask.options());
-                if let Err(EngineError::NothingToUndo(_) | EngineError::NothingToRedo(_)) = planned
-                {
-                    app.check_target_exists(ctx, &id, &which)?;
-                }
-                planned
-            })
+/// Undoes or redoes what is asked for, as `plan` plans it.
+async fn undo_or_redo(
+    app: &AppState,
+    RetryAwareContext(ctx, began): RetryAwareContext,
+    session: &str,
+    ask: UndoRequest,
+    plan: UndoPlanner,
+) -> Result<SeqStamped<UndoResponse>, ApiError> {
+    let (id, which) = (session_id(session)?, ask.target()?);
+    app.run_blocking(move |app| {
+        run_operation(app, &ctx, &id, began, ask.dry_run, |ctx| {
+            let planned = plan(app.engine().history(), ctx, &id, &which, &ask.options());
+            if let Err(EngineError::NothingToUndo(_) | EngineError::NothingToRedo(_)) = planned {
+                check_target_exists(app, ctx, &id, &which)?;
+            }
+            planned
         })
-        .await
-    }
+    })
+    .await
+}
 
-    /// What is not there is another thing than what has nothing to take back.
-    fn check_target_exists(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        which: &UndoTarget,
-    ) -> Result<(), EngineError> {
-        let found = self.engine().store().read(ctx, |r| match which {
-            UndoTarget::Message(message) => r.messages().get(session, message).map(drop),
-            UndoTarget::Part(part) => r.messages().get_part(session, part).map(drop),
-            UndoTarget::Last | UndoTarget::Turn(_) | UndoTarget::From(_) => Ok(()),
-        });
-        Ok(found?)
-    }
+/// Reports a missing target as not found instead of as "nothing to undo".
+fn check_target_exists(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    which: &UndoTarget,
+) -> Result<(), EngineError> {
+    let found = app.engine().store().read(ctx, |r| match which {
+        UndoTarget::Message(message) => r.messages().get(session, message).map(drop),
+        UndoTarget::Part(part) => r.messages().get_part(session, part).map(drop),
+        UndoTarget::Last | UndoTarget::Turn(_) | UndoTarget::From(_) => Ok(()),
+    });
+    Ok(found?)
+}
 
-    /// Plans an operation and carries it out, once.
-    fn run_operation(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        began: Option<LogCursor>,
-        dry_run: bool,
-        plan: impl FnOnce(&Context) -> Result<UndoPlan, EngineError>,
-    ) -> Result<SeqStamped<UndoResponse>, ApiError> {
-        if let Some(began) = began {
-            let report = self.recovered_report(ctx, session, began)?;
-            let complete = report.is_complete();
-            return self.stamp_seq(
-                ctx,
-                session,
-                UndoResponse::Done { report: Box::new(report), complete },
-            );
-        }
-        if dry_run {
-            let plan = Box::new(plan(ctx)?);
-            return self.stamp_seq(ctx, session, UndoResponse::Foreseen { plan });
-        }
-        self.check_expected_seq(ctx, session)?;
-        self.check_idle(ctx, session)?;
-        let report = self.engine().history().apply(ctx, &plan(ctx)?)?;
+/// Plans an operation and carries it out, once.
+fn run_operation(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    began: Option<LogCursor>,
+    dry_run: bool,
+    plan: impl FnOnce(&Context) -> Result<UndoPlan, EngineError>,
+) -> Result<SeqStamped<UndoResponse>, ApiError> {
+    if let Some(began) = began {
+        let report = recovered_report(app, ctx, session, began)?;
         let complete = report.is_complete();
-        self.stamp_seq(ctx, session, UndoResponse::Done { report: Box::new(report), complete })
+        return stamp_seq(
+            app,
+            ctx,
+            session,
+            UndoResponse::Done { report: Box::new(report), complete },
+        );
     }
+    if dry_run {
+        let plan = Box::new(plan(ctx)?);
+        return stamp_seq(app, ctx, session, UndoResponse::Foreseen { plan });
+    }
+    check_expected_seq(app, ctx, session)?;
+    check_idle(app, ctx, session)?;
+    let report = app.engine().history().apply(ctx, &plan(ctx)?)?;
+    let complete = report.is_complete();
+    stamp_seq(app, ctx, session, UndoResponse::Done { report: Box::new(report), complete })
+}
 
-    /// The report of an operation that was cut off after it had begun: recovery finishes it.
-    fn recovered_report(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        began: LogCursor,
-    ) -> Result<OperationReport, ApiError> {
-        self.engine().maintenance().recover_all(ctx)?;
-        let operations = self.engine().store().read(ctx, |r| r.operations().list(session))?;
-        let found = operations.into_iter().find(|operation| operation.planned >= began);
-        let report = found.map(|operation| decode_report(&operation)).transpose()?.flatten();
-        report.ok_or_else(|| ApiError::NotFound("The operation of this key not found".to_owned()))
-    }
+/// The report of an operation that was cut off after it had begun: recovery finishes it.
+fn recovered_report(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+    began: LogCursor,
+) -> Result<OperationReport, ApiError> {
+    app.engine().maintenance().recover_all(ctx)?;
+    let operations = app.engine().store().read(ctx, |r| r.operations().list(session))?;
+    let found = operations.into_iter().find(|operation| operation.planned >= began);
+    let report = found.map(|operation| decode_report(&operation)).transpose()?.flatten();
+    report.ok_or_else(|| ApiError::NotFound("The operation of this key not found".to_owned()))
 }
 
 /// A name for where the session stands.
@@ -342,7 +341,7 @@ async fn checkpoint(
             }
         };
         let made = CheckpointResponse { operation, name: body.name, time: ctx.now.0 };
-        app.stamp_seq(&ctx, &id, made)
+        stamp_seq(app, &ctx, &id, made)
     })
     .await
 }
@@ -357,9 +356,9 @@ async fn remove_checkpoint(
 ) -> Result<SeqStamped<Vec<CheckpointResponse>>, ApiError> {
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
-        app.check_expected_seq(&ctx, &id)?;
+        check_expected_seq(app, &ctx, &id)?;
         let removed = app.engine().history().checkpoints().remove(&ctx, &id, &name)?;
-        app.stamp_seq(&ctx, &id, removed.into_iter().map(CheckpointResponse::from).collect())
+        stamp_seq(app, &ctx, &id, removed.into_iter().map(CheckpointResponse::from).collect())
     })
     .await
 }
@@ -373,7 +372,7 @@ async fn checkpoints(
     let id = session_id(&session)?;
     app.run_blocking(move |app| {
         let found = app.engine().history().checkpoints().list(&ctx, &id)?;
-        app.stamp_seq(&ctx, &id, found.into_iter().map(CheckpointResponse::from).collect())
+        stamp_seq(app, &ctx, &id, found.into_iter().map(CheckpointResponse::from).collect())
     })
     .await
 }

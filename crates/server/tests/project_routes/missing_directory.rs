@@ -1,4 +1,4 @@
-//! A directory that has gone takes no history with it, and whoever needs its files is told so (R39).
+//! A directory that is gone takes no history with it, and requests that need its files say so (R39).
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! Permissions over the newer routes: asked for beside a turn, approved for good, taken back.
+//! Permissions over the newer routes: asked for outside of a turn, approved permanently, revoked.
 
 use serde_json::{Value, json};
 
@@ -15,7 +15,7 @@ fn touch_permission(file: &str) -> Value {
         "source": { "type": "tool", "messageID": "msg_a", "callID": "c" } })
 }
 
-/// A house in which whoever wants to run a command has to ask.
+/// A server on which every command needs permission.
 fn house() -> (ServerFixture, String) {
     let house = ServerFixture::with_git();
     house.write_file("opencode.json", r#"{"permission":{"bash":"ask","webfetch":"deny"}}"#);
@@ -37,9 +37,9 @@ fn permission_rules_decide_or_ask_durably() {
     let asked = house.client().post(&path, &touch_permission("a")).expect(200)["data"].clone();
     assert_eq!(asked["effect"], "ask");
     let request = asked["id"].as_str().expect("an id").to_owned();
-    let told = events.wait_for("permission.asked");
-    assert_eq!(told["properties"]["id"], asked["id"]);
-    assert_eq!(told["properties"]["tool"], json!({ "messageID": "msg_a", "callID": "c" }));
+    let reported = events.wait_for("permission.asked");
+    assert_eq!(reported["properties"]["id"], asked["id"]);
+    assert_eq!(reported["properties"]["tool"], json!({ "messageID": "msg_a", "callID": "c" }));
 
     let judged = |action: &str| {
         let body = json!({ "action": action, "resources": ["x"] });
@@ -54,7 +54,7 @@ fn permission_rules_decide_or_ask_durably() {
     assert_eq!(shown["resources"], json!(["touch a"]));
     assert_eq!(shown["source"], touch_permission("a")["source"]);
 
-    // Asking again under its name asks nobody twice; once it is answered the answer is told.
+    // Asking again under its name asks nobody twice; once it is answered the response has the answer.
     let named = |file: &str| {
         let mut body = touch_permission(file);
         body["id"] = json!(request);

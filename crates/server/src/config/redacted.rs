@@ -2,11 +2,15 @@
 
 use axum::Json;
 use axum::response::{IntoResponse, Response};
+use serde::Serialize;
 use serde_json::Value;
 use turnstone_core::redact::redact;
 
 /// A part of the configuration without its secrets.
-#[derive(Clone, Debug)]
+///
+/// What people configure has no fixed shape, so this is JSON without a type.
+#[derive(Clone, Debug, Serialize)]
+#[serde(transparent)]
 pub(crate) struct ShownConfig(Value);
 
 impl ShownConfig {
@@ -15,15 +19,10 @@ impl ShownConfig {
         redact(&mut value);
         Self(value)
     }
-
-    /// The redacted value.
-    pub(crate) fn into_value(self) -> Value {
-        self.0
-    }
 }
 
 impl IntoResponse for ShownConfig {
     fn into_response(self) -> Response {
-        Json(self.0).into_response()
+        Json(self).into_response()
     }
 }

@@ -1,4 +1,4 @@
-//! Reading about a directory stores nothing; the first change stores the project that was told before.
+//! Reading about a directory stores nothing; the first change stores the project that was returned before.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -131,24 +131,24 @@ fn first_write_stores_the_derived_project() {
     let repository = make_repository(&house, "repository");
     for place in [&plain, &repository] {
         let before = StoredState::read(&house);
-        let told = project_of(&house, place);
-        assert_eq!(project_of(&house, place)["id"], told["id"]);
+        let reported = project_of(&house, place);
+        assert_eq!(project_of(&house, place)["id"], reported["id"]);
         let query = directory(place);
         let listed = house.client().get(&format!("/project?{query}")).expect(200);
         let listed = listed.as_array().expect("a list").clone();
-        assert!(listed.iter().any(|project| project["id"] == told["id"]), "{listed:?}");
-        let id = told["id"].as_str().expect("an id");
+        assert!(listed.iter().any(|project| project["id"] == reported["id"]), "{listed:?}");
+        let id = reported["id"].as_str().expect("an id");
         let folders = house.client().get(&format!("/project/{id}/directories?{query}"));
         assert_eq!(folders.expect(200), json!([{ "directory": place }]));
         assert_eq!(StoredState::read(&house), before);
 
         let made = house.client().post(&format!("/session?{query}"), &json!({})).expect(200);
 
-        assert_eq!(made["projectID"], told["id"]);
+        assert_eq!(made["projectID"], reported["id"]);
         let after = StoredState::read(&house);
         assert_eq!(after.projects.len(), before.projects.len() + 1);
         assert!(after.projects.iter().any(|project| project == id));
-        assert_eq!(project_of(&house, place)["id"], told["id"]);
+        assert_eq!(project_of(&house, place)["id"], reported["id"]);
     }
 }
 
@@ -156,10 +156,10 @@ fn first_write_stores_the_derived_project() {
 fn derived_project_id_survives_restart() {
     let house = ServerFixture::new();
     let place = make(&house, "plain");
-    let told = project_of(&house, &place);
+    let reported = project_of(&house, &place);
     let house = house.restart();
-    assert_eq!(project_of(&house, &place)["id"], told["id"]);
-    let id = told["id"].as_str().expect("an id");
+    assert_eq!(project_of(&house, &place)["id"], reported["id"]);
+    let id = reported["id"].as_str().expect("an id");
     let named = json!({ "name": "tide" });
     house.client().patch(&format!("/project/{id}"), &named).expect(404);
     let path = format!("/project/{id}?{}", directory(&place));
@@ -168,7 +168,7 @@ fn derived_project_id_survives_restart() {
     assert_eq!(StoredState::read(&house).projects, [id]);
 }
 
-/// R31: what is stored already is recovered by whoever looks for it.
+/// R31: what is stored already is found again.
 #[test]
 fn get_lists_sessions_of_a_moved_directory() {
     let house = ServerFixture::new();

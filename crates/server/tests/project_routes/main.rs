@@ -1,4 +1,4 @@
-//! What a client reads at start-up, places and files, over a real socket.
+//! What a client reads at start-up: projects, directories and files, over a real socket.
 
 #[path = "../support/mod.rs"]
 #[expect(dead_code, unused_imports, reason = "shared by several test programs")]

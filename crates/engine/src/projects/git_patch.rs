@@ -1,20 +1,20 @@
-//! A patch of many files, taken apart.
+//! A patch of git, split by file.
 
-use turnstone_engine::{ChangeKind, ChangedFile};
+use turnstone_process::{ChangeKind, ChangedFile};
 
 /// What changed in one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct FilePatch {
+pub struct FilePatch {
     /// The file, from the root.
-    pub(super) file: String,
-    /// Its patch; none if there is nothing to show.
-    pub(super) patch: Option<String>,
+    pub file: String,
+    /// Its patch; `None` for a file whose content is not shown.
+    pub patch: Option<String>,
     /// Lines that were added.
-    pub(super) additions: usize,
-    /// Lines that were taken away.
-    pub(super) deletions: usize,
+    pub additions: usize,
+    /// Lines that were removed.
+    pub deletions: usize,
     /// `added`, `deleted` or `modified`.
-    pub(super) status: &'static str,
+    pub status: &'static str,
 }
 
 impl FilePatch {
@@ -40,7 +40,7 @@ impl FilePatch {
     }
 }
 
-/// Takes a patch of `git` apart, file by file.
+/// Splits a patch of git by file.
 pub(super) fn split_patch(text: &str) -> Vec<FilePatch> {
     let mut files: Vec<FilePatch> = Vec::new();
     let (mut in_hunk, mut again) = (false, false);
@@ -49,7 +49,7 @@ pub(super) fn split_patch(text: &str) -> Vec<FilePatch> {
             let file = patch_file_name(rest.trim_end());
             in_hunk = false;
             again = files.last().is_some_and(|last| last.file == file);
-            // A file that became a link is taken away and added: one file, in two pieces.
+            // A file that became a link is removed and added: one file, in two pieces.
             if !again {
                 let patch = Some(String::new());
                 files.push(FilePatch {
@@ -77,7 +77,7 @@ pub(super) fn split_patch(text: &str) -> Vec<FilePatch> {
     files
 }
 
-/// The name in `a/name b/name`, which is said twice: renames are never asked for.
+/// The name in `a/name b/name`: both are the same, because renames are not detected.
 fn patch_file_name(both: &str) -> String {
     if both.starts_with('"') {
         let end = both.len() / 2;

@@ -235,8 +235,8 @@ fn tui_routes_publish_events() {
     let strange = json!({ "type": "session.deleted", "properties": {} });
     assert_eq!(client.post("/tui/publish", &strange).expect(400)["name"], "BadRequest");
     client.send("POST", "/instance/dispose", None).expect(200);
-    let told = stream.wait_for("server.instance.disposed");
-    assert_eq!(told["properties"], json!({ "directory": house.project() }));
+    let reported = stream.wait_for("server.instance.disposed");
+    assert_eq!(reported["properties"], json!({ "directory": house.project() }));
 }
 
 #[test]
