@@ -152,7 +152,7 @@ impl Value {
         }
     }
 
-    /// Returns what stands directly inside.
+    /// Returns the values directly inside.
     pub(crate) fn children(&self) -> Vec<&Value> {
         if let Self::Array(items) = self {
             return items.iter().collect();
@@ -169,7 +169,7 @@ impl Value {
         Vec::new()
     }
 
-    /// Returns what stands directly inside.
+    /// Returns the values directly inside.
     pub(crate) fn children_mut(&mut self) -> Vec<&mut Value> {
         match self {
             Self::Array(items) => items.iter_mut().collect(),

@@ -1,6 +1,6 @@
 //! Which branch a checkout is on, and telling clients when it is another one.
 //!
-//! Small files say it, so nobody runs git: those of every directory that was asked about are read once a
+//! Small files hold it, so git is not started: those of every directory that was asked about are read once a
 //! second while the server runs.
 
 use std::collections::BTreeMap;

@@ -1,6 +1,6 @@
 //! Turns that are driven from outside: who may write which, and until when they are believed to live.
 //!
-//! This process holds the lease; a driver holds a token. A driver that is not heard of for the
+//! This process holds the lease; a driver holds a token. A driver that sends no request for the
 //! patience of the server has vanished: a turn that runs is interrupted, one that waits for an answer
 //! is given back and can be resumed (R28).
 
@@ -200,9 +200,9 @@ pub(crate) fn end_silent_turns(app: &AppState) -> Result<(), ApiError> {
         };
         match row.state {
             TurnState::Running | TurnState::Accepted => {
-                let words = "The program that ran this turn was not heard of any more";
+                let words = "The program that ran this turn stopped sending requests";
                 let why = MessageFailure::new(MessageFailureKind::MessageAbortedError, words);
-                // If somebody else ended it, or has it: that is what was wanted.
+                // If another process ended it, or has it, there is nothing left to do.
                 let _here = end_driven_turn(app, &ctx, &turn, TurnOutcome::Interrupted, Some(why))?;
             }
             TurnState::Waiting => app.engine().turns().release(&ctx, &turn)?,

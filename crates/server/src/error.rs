@@ -106,7 +106,7 @@ impl ApiError {
 
     /// The session has moved on since the client looked (R43).
     pub(crate) fn stale(session: &SessionId, expected: SessionSeq, current: SessionSeq) -> Self {
-        let message = format!("session {session} stands at {current}, not at {expected}");
+        let message = format!("session {session} is at {current}, not at {expected}");
         Self::tagged(StatusCode::CONFLICT, "StaleError", &message)
             .with_field("sessionID", session.as_str())
             .with_field("expected", expected.0)

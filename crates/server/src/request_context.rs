@@ -22,7 +22,7 @@ const MAX_HEADER_CHARS: usize = 128;
 /// The context of a request: actor, client, request id, idempotency key, expected number.
 ///
 /// A repeat of a request that was cut off half way is refused here: what it did is done, and what it
-/// answered nobody knows. Handlers that can find out ask for [`RetryAwareContext`] instead.
+/// answered is unknown. Handlers that can find out ask for [`RetryAwareContext`] instead.
 #[derive(Clone, Debug)]
 pub(crate) struct RequestContext(pub(crate) Context);
 
@@ -38,7 +38,7 @@ impl RequestContext {
     /// The context the headers of a request ask for.
     pub(crate) fn from_headers(headers: &HeaderMap, app: &AppState) -> Result<Self, ApiError> {
         let (actor, role) = match authenticate_runner(headers, app)? {
-            // What it calls itself as well does not make it anybody else.
+            // A name that it also sends changes nothing.
             Some(runner) => (runner.actor(), CallerRole::Runner),
             None => resolve_role(parse_actor(headers)?, &app.settings().actor),
         };
@@ -85,7 +85,7 @@ impl FromRequestParts<AppState> for RetryAwareContext {
     }
 }
 
-/// Who asks, if it is said. A name that cannot be kept is refused: nobody acts under another one unawares.
+/// Who asks, if it is said. A name that cannot be kept is refused, so that no request runs under another name by mistake.
 fn parse_actor(headers: &HeaderMap) -> Result<Option<Actor>, ApiError> {
     let mut said = headers.get_all(ACTOR).iter();
     let Some(value) = said.next() else { return Ok(None) };

@@ -1,6 +1,6 @@
 //! Runners: programs outside of the server that run models, and the requests that wait for them.
 //!
-//! Known in memory only, and only as long as they are heard of: a runner that dies leaves nothing
+//! Known in memory only, and only as long as they send requests: a runner that dies leaves nothing
 //! behind, and the prompts it did not take stay in the durable inbox.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub(crate) struct ModelRunner {
     pub(crate) name: String,
     /// Where it takes prompts from.
     pub(crate) directory: PathBuf,
-    /// When it is forgotten unless it is heard of again.
+    /// When it expires unless it sends another request.
     pub(crate) until: EpochMillis,
 }
 
@@ -60,7 +60,7 @@ struct RegisteredRunner {
 /// What a runner may take up.
 #[derive(Debug, Serialize)]
 pub(crate) struct RunnerInbox {
-    /// Sessions with prompts that nobody runs, the longest waiting first; a turn begun in one takes
+    /// Sessions with waiting prompts and no open turn, the longest waiting first; a turn begun in one takes
     /// its next prompt up.
     pub(crate) sessions: Vec<SessionId>,
     /// Sessions whose turn waited for an answer, has it, and lost its driver (R28).
@@ -110,7 +110,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 impl RunnerRegistry {
     /// Lets a program take prompts from `directory` and below.
     ///
-    /// It has to be heard of again within [`RUNNER_TIMEOUT_MS`]; see [`RunnerRegistry::renew`]. Returns the token
+    /// It has to send another request within [`RUNNER_TIMEOUT_MS`]; see [`RunnerRegistry::renew`]. Returns the token
     /// that identifies its requests for as long as it is known.
     ///
     /// # Errors
@@ -182,7 +182,7 @@ impl RunnerRegistry {
         runners.values().map(|known| known.runner.clone()).collect()
     }
 
-    /// Notes that a command runs as a turn of this process: it hears of an abort by itself.
+    /// Notes that a command runs as a turn of this process: it notices an abort by itself.
     pub(crate) fn mark_command_running(&self, session: &SessionId) {
         lock(&self.commands).insert(session.clone());
     }
@@ -198,7 +198,7 @@ impl RunnerRegistry {
         lock(&self.commands).contains(session)
     }
 
-    /// Tells everybody who waits to look again.
+    /// Wakes every waiting request.
     pub(crate) fn notify_waiters(&self) {
         self.changed.notify_waiters();
     }
@@ -261,12 +261,12 @@ pub(crate) fn check_session_reach(
     }
 }
 
-/// True if somebody takes prompts from sessions in `directory`.
+/// True if a runner takes prompts from sessions in `directory`.
 pub(crate) fn has_runner(app: &AppState, directory: &Path) -> bool {
     list_runners(app).iter().any(|runner| directory.starts_with(&runner.directory))
 }
 
-/// A runner that was heard of just now, if it is there.
+/// Extends the life of a runner that sent a request; `None` if it is gone.
 pub(crate) fn renew_runner(app: &AppState, id: &str) -> Option<ModelRunner> {
     let is_there = list_runners(app).iter().any(|runner| runner.id == id);
     is_there.then(|| app.runners().renew(id, app.now())).flatten()
@@ -334,7 +334,7 @@ fn runner_inbox(app: &AppState, ctx: &Context, directory: &Path) -> Result<Runne
 
 /// Waits until the turn that took a prompt up has ended; how it ended.
 ///
-/// If nobody is left who would take it up, `take` is called to do so; what it leaves in the
+/// If no runner is left to take it up, `take` is called to do so; what it leaves in the
 /// inbox is waited for.
 pub(crate) async fn wait_for_turn_end<F>(
     app: &AppState,

@@ -32,7 +32,7 @@ const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
 /// Why a server does not run.
 #[derive(Debug, thiserror::Error)]
 pub enum ServeError {
-    /// Somebody else listens there, or this user may not.
+    /// Another process listens there, or this user may not.
     #[error("cannot listen on {address}")]
     Listen {
         /// Where.
@@ -153,7 +153,7 @@ impl HttpServer {
     }
 }
 
-/// Listens on the Unix socket; where nobody asked for one, the server can do without.
+/// Listens on the Unix socket; one that was not asked for may be missing.
 fn bind_unix(settings: &ServerSettings) -> Result<Option<(UnixSocket, UnixListener)>, ServeError> {
     let bound = UnixSocket::bind(&settings.socket, &settings.folders.data);
     let (socket, listener) = match bound {

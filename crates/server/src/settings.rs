@@ -60,7 +60,7 @@ pub struct ClientFolders {
 /// The variables that may hold the password of a server: no command inherits them.
 pub const PASSWORD_VARIABLES: [&str; 2] = ["TURNSTONE_SERVER_PASSWORD", "OPENCODE_SERVER_PASSWORD"];
 
-/// A name and a password; shown to nobody.
+/// A name and a password; never shown.
 #[derive(Clone)]
 pub struct Credentials {
     /// The name.

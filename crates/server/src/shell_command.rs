@@ -51,7 +51,7 @@ pub(crate) fn run_command(
     let ended = app.engine().turns().commands().end(&now, execution, &ran.end);
     app.runners().mark_command_ended(&session.id);
     ended?;
-    // Prompts that came meanwhile are not forgotten if nobody else takes them up.
+    // Prompts that came meanwhile are taken up here if no runner does.
     drain_inbox_without_runner(app, &now, &session.id)?;
     Ok(answer)
 }
@@ -210,7 +210,7 @@ impl From<StartError> for CommandFailure {
     }
 }
 
-/// What a command has written so far: its end, and whether somebody has to be shown it.
+/// What a command has written so far: its end, and whether it is still to be shown.
 #[derive(Clone, Default)]
 struct LiveOutput(Arc<(Mutex<OutputTail>, Condvar)>);
 

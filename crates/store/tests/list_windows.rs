@@ -129,9 +129,9 @@ fn session_window_is_filtered_and_gone_anchors_end_the_list() {
 fn message_window_loads_only_its_rows() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
-    for start in (0..MESSAGES).step_by(100) {
+    for start in (0..MESSAGES).step_by(50) {
         write(&store, move |tx| {
-            (start..start + 100).try_for_each(|n| {
+            (start..start + 50).try_for_each(|n| {
                 let id = format!("msg_{n:05}");
                 tx.messages().put(&user("ses_a", &id, 1))?;
                 tx.messages().put_part(&text("ses_a", &id, &format!("prt_{n:05}"), "x")).map(drop)

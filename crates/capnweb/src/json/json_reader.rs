@@ -32,7 +32,7 @@ pub fn parse_json(text: &str, depth: usize) -> Result<Json, JsonError> {
     Ok(parse_raw_json(text, depth, usize::MAX)?.to_json())
 }
 
-/// Reads at most `values` values as [`parse_json`] does, without copying what stands in the text.
+/// Reads at most `values` values as [`parse_json`] does, without copying from the text.
 pub(crate) fn parse_raw_json(
     text: &str,
     depth: usize,
@@ -248,7 +248,7 @@ impl<'a> JsonReader<'a> {
                 return Ok(char::from_u32(code).unwrap_or(char::REPLACEMENT_CHARACTER));
             }
         }
-        // The surrogate stands alone: what follows is read again on its own.
+        // A lone surrogate: what follows is read again by itself.
         self.at = after_first;
         Ok(char::REPLACEMENT_CHARACTER)
     }

@@ -200,7 +200,7 @@ fn feed_lines(runner: &mut SessionRunner, text: &str, most: usize) {
     }
 }
 
-/// Lets calls end that nobody waits for.
+/// Lets calls end whose results are not waited for.
 async fn finish_unpulled_calls(
     server: RpcServer,
     mut runner: SessionRunner,

@@ -52,7 +52,7 @@ struct WsConnection<S> {
     observer: Option<SessionObserver>,
     /// What gives things back has waited for other messages once.
     release_delayed: bool,
-    /// Ticks of `ping` since the peer was last heard.
+    /// Ticks of `ping` since the last frame of the peer.
     silent_ticks: u8,
     /// The connection takes no more bytes until the peer has taken some.
     blocked: bool,
@@ -233,7 +233,7 @@ impl<S: AsyncRead + AsyncWrite + Unpin> WsConnection<S> {
         }
     }
 
-    /// Pings a peer that was not heard since the last tick; gives it up if pings do not help.
+    /// Pings a peer that sent nothing since the last tick; disconnects it after unanswered pings.
     fn ping_if_silent(&mut self, context: &mut Context<'_>) {
         self.silent_ticks += 1;
         if self.silent_ticks > MAX_MISSED_PINGS + 1 {

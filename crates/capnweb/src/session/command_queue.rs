@@ -10,7 +10,7 @@ use super::work_queue::{PendingAccess, PromiseWaiter};
 use crate::error::RpcError;
 
 pub(crate) enum QueuedCommand {
-    /// Nobody here refers to that import any more.
+    /// No local reference to that import is left.
     Release(i64),
     /// Call or read something.
     Access(Box<PendingAccess>),

@@ -143,7 +143,7 @@ fn evaluate_reference(
     Ok(reference_value(session, ObjectRef::Promise(cell), promise))
 }
 
-/// Makes a value of everything a hook stands for.
+/// Makes a value of what a reference refers to.
 fn reference_value(session: &RpcSession, hook: ObjectRef, promise: bool) -> Value {
     if promise && let ObjectRef::Promise(cell) = hook {
         return Value::Promise(Promise::from_cell(cell, &session.mailbox));

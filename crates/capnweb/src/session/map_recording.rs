@@ -90,7 +90,7 @@ fn with_recorder<T>(body: impl FnOnce(&mut MapRecorder) -> T) -> Option<T> {
     RECORDERS.with_borrow_mut(|recorders| recorders.last_mut().map(body))
 }
 
-/// A promise that stands for something inside a map, and for nothing outside of it.
+/// A promise for a value inside a map; it has no meaning outside of it.
 fn placeholder() -> PromiseCell {
     let message = "a placeholder of a map means nothing outside of its function";
     PromiseCell::already_settled(Err(RpcError::with_code("map", message)))

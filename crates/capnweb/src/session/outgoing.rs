@@ -69,7 +69,7 @@ impl RpcSession {
 
     /// Tells whether one of the messages does more than give things back.
     ///
-    /// Nobody waits for those that do not: they can travel with whatever is said next.
+    /// The peer does not wait for the others: they can be sent with the next message.
     pub fn has_urgent_message(&self) -> bool {
         self.outgoing.urgent
     }

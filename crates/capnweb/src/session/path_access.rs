@@ -91,7 +91,7 @@ fn promise_value(session: &RpcSession, cell: PromiseCell) -> Value {
     Value::Promise(super::stub::Promise::from_cell(cell, &session.mailbox))
 }
 
-/// Follows the rest of the path inside a value that nobody else holds.
+/// Follows the rest of the path inside a value that is held only here.
 fn access_value(session: &mut RpcSession, value: &Value, mut access: PendingAccess, skip: bool) {
     access.at += usize::from(skip);
     match follow_path(session, value, &mut access) {

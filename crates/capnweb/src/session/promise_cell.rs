@@ -69,7 +69,7 @@ impl PromiseCell {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Returns the cell that this one stands for.
+    /// Returns the cell that this one resolves to.
     pub(crate) fn resolve_forwards(&self) -> Self {
         let mut cell = self.clone();
         loop {

@@ -85,6 +85,6 @@ pub struct SessionOptions {
     pub limits: SessionLimits,
     /// Which forms the peer understands.
     pub profile: PeerVersion,
-    /// Stands before the number of every incident; choose it unique per session.
+    /// The prefix of every incident number; choose it unique per session.
     pub incident_prefix: String,
 }

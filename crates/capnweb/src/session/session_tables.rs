@@ -113,7 +113,7 @@ impl SessionTables {
         if left > 0 {
             return Ok(None);
         }
-        // Nobody waits for it any more.
+        // The peer does not wait for it any more.
         let debt = export.owed.take();
         self.count_settled(debt);
         Ok(self.exports.remove(&id))

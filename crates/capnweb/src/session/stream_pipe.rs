@@ -53,7 +53,7 @@ pub(crate) struct StreamState {
     pub(crate) chunks: VecDeque<StreamChunk>,
     /// How the writing end finished.
     pub(crate) end: Option<Result<(), RpcError>>,
-    /// Why nobody reads any more.
+    /// Why reading ended.
     pub(crate) refusal: Option<RpcError>,
     pub(crate) consumer: StreamConsumer,
     /// The end has arrived where it goes.
@@ -106,7 +106,7 @@ impl StreamPipe {
         }
     }
 
-    /// Nobody reads any more, for that reason.
+    /// Ends reading, for that reason.
     pub(crate) fn fail(&self, reason: &RpcError) {
         let mut flow = self.lock();
         flow.refusal.get_or_insert_with(|| reason.clone());

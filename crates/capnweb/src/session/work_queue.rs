@@ -111,7 +111,7 @@ pub(crate) struct SessionBridge {
     /// The promise that follows.
     pub(crate) follower: PromiseCell,
     /// The promise that is followed, until it settles.
-    #[expect(dead_code, reason = "it is held, not read: nobody else may hold it")]
+    #[expect(dead_code, reason = "held, never read: it must not be held elsewhere")]
     pub(crate) followed: PromiseCell,
 }
 

@@ -45,7 +45,7 @@ pub enum Expr {
     Headers(Vec<(String, String)>),
     /// `["request", url, init]`
     Request(String, Box<HttpInit>),
-    /// `["response", body, init]`; the body stands in the init here.
+    /// `["response", body, init]`; the body is in the init here.
     Response(Box<HttpInit>),
     /// `["blob", type, readable]`: the type, and the id of the pipe that carries the bytes.
     Blob(String, i64),

@@ -37,7 +37,7 @@ const KNOWN_FIELDS: [&str; 17] = [
 pub(crate) struct AgentConfig {
     /// What it is called by.
     pub(crate) name: String,
-    /// True for one nobody configured.
+    /// True for a built-in agent.
     pub(crate) native: bool,
     /// `primary`, `subagent` or `all`.
     pub(crate) mode: String,
@@ -178,7 +178,7 @@ impl AgentConfig {
         }
     }
 
-    /// Takes over what somebody configured.
+    /// Applies the configured fields.
     fn configure(&mut self, value: &Map<String, Value>, home: &str) -> Result<(), ApiError> {
         let name = self.name.clone();
         let wrong =

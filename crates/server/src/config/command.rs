@@ -34,7 +34,7 @@ pub(crate) struct CommandConfig {
     pub(crate) model: Option<String>,
     /// The text, with `$1` and `$ARGUMENTS` where arguments go.
     pub(crate) template: String,
-    /// True if a session of its own is made for it.
+    /// True if it runs in a new session.
     pub(crate) subtask: Option<bool>,
 }
 

@@ -1,4 +1,4 @@
-//! Providers and models: those somebody configured, and no others.
+//! Providers and models: those in the configuration, and no others.
 
 use std::path::Path;
 

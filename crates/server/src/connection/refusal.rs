@@ -19,7 +19,7 @@ const LINGER_BYTES: u64 = 256 << 10;
 /// Why a connection is turned away.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionRefusal {
-    /// The peer is not the user this server runs as, or nobody can tell.
+    /// The peer is not the user this server runs as, or that is unknown.
     OtherUser,
     /// The same at the Unix socket, for which no password helps.
     OtherUserAtSocket,
@@ -113,7 +113,7 @@ fn respond_without_waiting<S: IntoDescriptor>(socket: S, refusal: ConnectionRefu
     let Some(descriptor) = socket.into_descriptor() else { return };
     // Any stream socket will do: only `send` and `shutdown` are used of it.
     let mut socket = std::net::TcpStream::from(descriptor);
-    // Nobody waits for the answer, and the client may be gone.
+    // The response is not waited for, and the client may be gone.
     drop(socket.write(&refusal.response()));
     drop(socket.shutdown(Shutdown::Write));
 }

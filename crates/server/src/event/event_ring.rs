@@ -1,4 +1,4 @@
-//! What happened lately: bounded, so that nobody who is slow costs anybody memory.
+//! Recent events, bounded, so that a slow client costs no memory.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

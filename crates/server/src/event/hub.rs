@@ -45,7 +45,7 @@ pub(super) struct HubShared {
 /// What happened lately.
 #[derive(Default)]
 struct HubMemory {
-    /// Empty until somebody listens: nobody follows the log for nobody.
+    /// Empty until the first stream opens: without streams the log is not followed.
     ring: Mutex<Option<EventRing>>,
     recent: RecentEventsCache,
     progress: StreamProgress,
@@ -137,7 +137,7 @@ impl EventHub {
     /// Ends all streams: the server stops.
     pub(crate) fn close(&self) {
         self.shared.wake.send_modify(|signal| signal.is_closed = true);
-        // The thread that follows the log hears it at once.
+        // The thread that follows the log notices it at once.
         self.shared.engine.store().commit_watch().wake_local();
     }
 }
@@ -161,7 +161,7 @@ impl HubShared {
         Context::system((self.clock)())
     }
 
-    /// Looks into the ring; before anybody listened it is empty.
+    /// Looks into the ring; it is empty before the first stream opens.
     pub(super) fn with_ring<T>(&self, look: impl FnOnce(&EventRing) -> T) -> T {
         let mut ring = lock(&self.memory.ring);
         look(ring.get_or_insert_with(|| EventRing::new(LogCursor(0), RING_BOUNDS)))
@@ -203,7 +203,7 @@ impl HubShared {
         Some(lock(&self.follower).read_to_end(self))
     }
 
-    /// Hears of news.
+    /// Subscribes to the wake signal.
     pub(super) fn subscribe(&self) -> watch::Receiver<WakeSignal> {
         self.wake.subscribe()
     }

@@ -13,7 +13,7 @@ use super::hub::HubShared;
 use super::stream_event::StreamEvent;
 use super::translation;
 
-/// How often the thread looks whether anybody is left.
+/// How often the thread checks whether a stream is left.
 const WAIT_SLICE: Duration = Duration::from_millis(250);
 /// Slices after which the log is read without a wake.
 const SAFETY_SLICES: u32 = 4;
@@ -102,7 +102,7 @@ pub(super) fn spawn_follower(shared: &Arc<HubShared>) {
     let weak = Arc::downgrade(shared);
     let thread = std::thread::Builder::new().name("turnstone-events".to_owned());
     if let Err(error) = thread.spawn(move || run_follower(&weak)) {
-        tracing::error!("nobody follows the log: {error}");
+        tracing::error!("the thread that follows the log could not start: {error}");
     }
 }
 

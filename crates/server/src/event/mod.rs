@@ -5,15 +5,15 @@
 //! positions. A stream that falls out of the ring reads the log from where it was. Nothing here is
 //! ever waited for by a writer.
 //!
-//! What is in the log needs nobody's help: writing it is enough. What is not, such as a toast for the
-//! terminal, is published by the handler that knows of it:
+//! Events of the log are published by being written. Other events, such as a toast for the
+//! terminal, are published by their handler:
 //!
 //! ```ignore
 //! app.hub().publish(&place.directory, "tui.toast.show", json!({ "message": "hi" }));
 //! app.hub().publish_globally("global.disposed", json!({}));
 //! ```
 //!
-//! Such an event reaches the streams that are open now, in order with the log, and nobody later.
+//! Such an event reaches the streams that are open now, in order with the log, and no later stream.
 
 mod event_id;
 mod event_ring;

@@ -113,7 +113,7 @@ impl StreamEvent {
         }
     }
 
-    /// The same, told again to somebody who may have missed it: without a place, without a number.
+    /// The same, sent again to a client that may have missed it: without position and number.
     pub(crate) fn into_resend(mut self) -> Self {
         self.is_logged = false;
         for event in &mut self.wire_events {
@@ -147,7 +147,7 @@ impl StreamEvent {
         self.wire_events.iter().any(|event| event.kind == "server.instance.disposed")
     }
 
-    /// The frames of a form; made when somebody first asks.
+    /// The frames of a form; made on first use.
     pub(crate) fn frames(&self, wire: StreamFormat) -> &[SseFrame] {
         self.frames[wire as usize].get_or_init(|| self.render_frames(wire))
     }

@@ -1,6 +1,6 @@
 //! How far the streams are: the response that ends a turn is sent after the events of the turn.
 //!
-//! OpenCode's `run --attach` prints what it hears and ends with the answer to its prompt, whatever is on its
+//! OpenCode's `run --attach` prints the events it receives and ends with the answer to its prompt, whatever is on its
 //! way by then; its own server tells everything first.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::event_ring::EventRing;
 use super::hub::EventHub;
 
-/// A stream that reads the log: nobody waits for it.
+/// A stream that reads the log: no request waits for it.
 pub(super) const READING_LOG: u64 = u64::MAX;
 /// The longest an answer waits for streams that are slow.
 const MAX_FLUSH_WAIT: Duration = Duration::from_millis(500);
@@ -35,7 +35,7 @@ impl StreamProgress {
         place
     }
 
-    /// The least number of all streams; nothing if nobody listens.
+    /// The least number of all streams; `None` without streams.
     fn slowest(&self) -> Option<u64> {
         let places = self.watermarks.lock().unwrap_or_else(PoisonError::into_inner);
         let live = places.iter().filter_map(Weak::upgrade);

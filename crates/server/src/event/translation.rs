@@ -153,7 +153,7 @@ fn with_info(id: &SessionId, info: Value) -> Value {
     json_object([("sessionID", json!(id)), ("info", info)])
 }
 
-/// How a request ended, in the words clients take it off the screen with. What nobody answered is gone
+/// How a request ended, in the words clients take it off the screen with. What was not answered is gone
 /// as if it had been turned down.
 fn resolution_event(
     id: &SessionId,
@@ -212,7 +212,7 @@ fn deleted_session_json(session: &FeedSession) -> Value {
 
 /// A session as it was, with where it stood (R19).
 ///
-/// While it stands there still, the diff against the disk is shown too; it is derived, and as of now.
+/// While it is still there, the diff against the disk is shown too; it is derived, and as of now.
 fn historical_session_json(engine: &Engine, ctx: &Context, then: &HistoricalSession) -> Value {
     let mut session = then.session.clone();
     session.revert = match (&then.head, then.is_head_current) {

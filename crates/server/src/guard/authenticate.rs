@@ -39,7 +39,7 @@ pub(super) fn authenticate(app: &AppState, request: &Request) -> Result<(), Box<
     let peer = request.extensions().get::<ConnectInfo<ConnectionPeer>>().map(|info| info.0);
     let (now, rates) = (app.now(), app.rates());
     let wanted = app.settings().credentials.as_ref();
-    // Nobody but the server's own user gets through the Unix socket, or without a password to the port.
+    // Only the server's own user gets through the Unix socket, or without a password to the port.
     let is_own = peer.is_some_and(|peer| peer.transport == Transport::Unix);
     let presented = match wanted {
         Some(wanted) if !is_own => password::check_credentials(wanted, request),

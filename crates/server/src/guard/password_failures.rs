@@ -1,7 +1,7 @@
-//! Wrong passwords: each is answered later than the one before, without keeping anybody else waiting.
+//! Wrong passwords: each is answered later than the one before, without delaying other clients.
 //!
 //! Only the answer to a wrong password is delayed. The right one is compared and accepted at once,
-//! whatever others try meanwhile, so nobody can lock the owner out.
+//! whatever others try meanwhile, so no client can lock the owner out.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

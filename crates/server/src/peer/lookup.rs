@@ -117,7 +117,7 @@ mod tests {
         let client = socket.local_addr().expect("an address");
         for lookup in [&probed, &tables] {
             assert_eq!(lookup.owner_of(client, server).expect("asked"), Some(own_user()));
-            // The other way round it is the socket of the server, which nobody has accepted yet.
+            // The other way round it is the socket of the server, which is not accepted yet.
             assert_eq!(lookup.owner_of(server, client).expect("asked"), None);
             let unknown = SocketAddr::from(([127, 0, 0, 1], 1));
             assert_eq!(lookup.owner_of(unknown, server).expect("asked"), None);

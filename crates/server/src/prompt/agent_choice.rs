@@ -64,7 +64,7 @@ pub(crate) fn choose_agent(
     Ok(ChosenAgent { agent: agent.name.clone(), model })
 }
 
-/// The model of a session when nobody names one.
+/// The model of a session when the request names none.
 fn current_model(
     app: &AppState,
     ctx: &Context,

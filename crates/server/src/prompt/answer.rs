@@ -1,4 +1,4 @@
-//! The answer to a prompt, and the one that says that nobody can give any.
+//! The answer to a prompt, and the one for a server without a runner.
 
 use axum::http::StatusCode;
 use serde_json::{Value, json};
@@ -92,7 +92,7 @@ pub(super) fn fail_turn_without_runner(
     Ok(())
 }
 
-/// Ends a turn that was driven from outside; false if it had ended, or somebody else has it.
+/// Ends a turn that was driven from outside; false if it had ended, or another process has it.
 ///
 /// The caller sees how it ended: a turn without an open answer gets one for that.
 pub(crate) fn end_driven_turn(
@@ -124,7 +124,7 @@ pub(crate) fn end_driven_turn(
         Err(error) => return Err(error.into()),
     };
     app.in_flight().driven_turns.remove(&turn.id);
-    // What its open calls changed is found out now, not when somebody asks.
+    // What its open calls changed is determined now, not at the next request.
     engine.maintenance().recover_all(ctx)?;
     app.runners().notify_waiters();
     Ok(is_ours)

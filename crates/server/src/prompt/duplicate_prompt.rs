@@ -19,7 +19,7 @@ pub(super) fn is_same_prompt(stored: &MessageWithParts, asked: &PromptInput) -> 
     same_head && has_same_parts(stored, asked)
 }
 
-/// Walks both lists; what the server added stands between what the client said.
+/// Walks both lists; what the server added is between the parts of the client.
 fn has_same_parts(stored: &MessageWithParts, asked: &PromptInput) -> bool {
     let mut left = stored.parts.iter().peekable();
     for part in &asked.parts {

@@ -47,7 +47,7 @@ pub(crate) fn expand_parts(root: &Path, parts: &[PartInput]) -> ExpandedPrompt {
 }
 
 impl ExpandedPrompt {
-    /// Adds a text nobody wrote.
+    /// Adds a text that the person did not write.
     fn add_synthetic_text(&mut self, text: String) {
         let text = TextPart { text, synthetic: Some(true), ..TextPart::default() };
         self.parts.push((None, PartBody::Text(text)));

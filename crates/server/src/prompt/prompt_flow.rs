@@ -29,7 +29,7 @@ use crate::wire_json::{MessageResponse, message_response};
 #[derive(Clone, Debug)]
 pub(super) struct StoredPrompt {
     message: MessageId,
-    /// False if nobody is to answer.
+    /// False if no answer is wanted.
     expects_answer: bool,
 }
 
@@ -139,7 +139,7 @@ pub(crate) fn drain_inbox_without_runner(
     ctx: &Context,
     id: &SessionId,
 ) -> Result<(), ApiError> {
-    // Nobody's request: neither what a client relies on nor its key are about this.
+    // Not part of a request: neither its preconditions nor its key apply.
     let ctx = &ctx.without_preconditions().at_time(app.now());
     let (session, status) = app
         .engine()
@@ -182,7 +182,7 @@ fn store_new_prompt(
         routing: prompt_destination(app, &session, asked),
     };
     let stored = match app.engine().turns().admit_prompt(ctx, &new) {
-        // Somebody was faster with the same id: it may have been the same prompt.
+        // Another request used the same id first: it may have been the same prompt.
         Err(EngineError::Store(
             error @ (StoreError::Conflict { .. } | StoreError::WrongOwner { .. }),
         )) => {

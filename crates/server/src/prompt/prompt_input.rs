@@ -24,7 +24,7 @@ pub(crate) struct PromptInput {
     pub(crate) message: Option<MessageId>,
     /// Who is to answer.
     pub(crate) requested_agent: RequestedAgent,
-    /// Nobody is to answer.
+    /// No answer is wanted.
     pub(crate) no_reply: bool,
     /// Tools switched on or off.
     pub(crate) tools: Option<Map<String, Value>>,

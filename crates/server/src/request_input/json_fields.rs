@@ -8,7 +8,7 @@ use crate::error::ApiError;
 /// The longest value that is shown in a refusal.
 const MAX_SHOWN_CHARS: usize = 200;
 
-/// An object of a request and where in the body it stands.
+/// An object of a request and its position in the body.
 #[derive(Clone, Debug)]
 pub(crate) struct JsonFields {
     map: Map<String, Value>,
@@ -25,7 +25,7 @@ pub(crate) fn quote_value(value: &Value) -> String {
 }
 
 impl JsonFields {
-    /// The object in `value`, which stands at the top of the body.
+    /// The object in `value`, at the top of the body.
     pub(crate) fn from_root(value: Value) -> Result<Self, ApiError> {
         Self::at_path(value, Vec::new())
     }

@@ -124,7 +124,7 @@ enum CommandPrompt {
     Earlier(MessageId),
 }
 
-/// The prompt a command stands for.
+/// The prompt of a command.
 fn build_command_prompt(
     app: &AppState,
     repeat: &RetryAwareContext,

@@ -30,7 +30,7 @@ pub(super) fn routes() -> Router<AppState> {
 /// Where a client was before: the header of the standard, or `after` in the query.
 ///
 /// Clients send the header by themselves, so one that is of another server is no mistake of theirs: it is
-/// a place this log never reached. What stands in a query somebody wrote.
+/// a place this log never reached. A position in a query was written by a person.
 fn resume_position(
     headers: &HeaderMap,
     query: &QueryParams,

@@ -87,7 +87,7 @@ async fn method_not_allowed(method: Method, uri: Uri) -> ApiError {
     ApiError::tagged(StatusCode::METHOD_NOT_ALLOWED, "MethodNotAllowedError", &message)
 }
 
-/// A panic in one request is that request's error and nobody else's.
+/// A panic in one request fails that request alone.
 #[expect(clippy::needless_pass_by_value, reason = "the layer hands the panic over")]
 fn panic_response(panic: Box<dyn std::any::Any + Send>) -> axum::response::Response {
     let words = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());

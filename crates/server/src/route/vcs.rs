@@ -1,4 +1,4 @@
-//! What git says of a place: branch, changed files, patches.
+//! What git reports about a directory: branch, changed files, patches.
 
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};

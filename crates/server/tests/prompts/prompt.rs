@@ -211,15 +211,16 @@ fn prompt_during_turn_steers_and_gets_its_answer() {
             std::slice::from_ref(&asked)
         );
         answer(&house, &turn, &asked, "done");
-        house
-            .engine()
-            .turns()
-            .end(&local_context(), &turn, TurnOutcome::Completed, None)
-            .expect("ended");
+        complete_turn(&house, &turn);
         let answered = asking.join().expect("answered");
         assert_eq!(answered["parts"][0]["text"], "done");
         assert_eq!(answered["info"]["parentID"], asked.as_str());
     });
+}
+
+fn complete_turn(house: &ServerFixture, turn: &Turn) {
+    let turns = house.engine().turns();
+    turns.end(&local_context(), turn, TurnOutcome::Completed, None).expect("ended");
 }
 
 #[test]
@@ -236,11 +237,7 @@ fn untaken_prompt_is_answered_after_the_turn() {
         let asking =
             scope.spawn(|| house.client().post(&path, &text_prompt("and this")).expect(200));
         waiting(&house, &id);
-        house
-            .engine()
-            .turns()
-            .end(&local_context(), &turn, TurnOutcome::Completed, None)
-            .expect("ended");
+        complete_turn(&house, &turn);
         let answered = asking.join().expect("answered");
         assert_eq!(answered["info"]["error"]["name"], "UnknownError");
     });

@@ -358,7 +358,7 @@ fn vanished_runner_leaves_an_error_and_nothing_stuck() {
 fn turn_events_arrive_before_the_prompt_answer() {
     let house = ServerFixture::new();
     let PromptedRunner { runner, client, path, .. } = &PromptedRunner::attach(&house);
-    // `opencode run --attach` prints what it hears and ends with the answer.
+    // `opencode run --attach` prints the events it receives and ends with the answer.
     for round in 0..10 {
         let mut streams = ["/event", "/global/event", "/api/event"].map(|it| client.stream(it));
         streams.iter_mut().for_each(|stream| drop(stream.wait_for("server.connected")));

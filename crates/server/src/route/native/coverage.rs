@@ -62,7 +62,7 @@ async fn coverage(request: SessionRequest) -> Result<SeqStamped<CoverageResponse
 
 /// `GET /turnstone/session/{sessionID}/contended`
 ///
-/// The paths an undo of the whole session would leave alone, because somebody else claims them too.
+/// The paths an undo of the whole session would leave alone, because other sessions claim them too.
 async fn contended(request: SessionRequest) -> Result<SeqStamped<Vec<ContendedPath>>, ApiError> {
     request
         .run(|app, ctx, id| {

@@ -46,7 +46,7 @@ struct RegisterRunnerResponse {
     runner: ModelRunner,
     /// Identifies its requests as `x-turnstone-token`, for as long as it is known.
     token: String,
-    /// Within so many milliseconds it must be heard of again: its inbox must be read, or a turn driven.
+    /// It must read its inbox or drive a turn within this many milliseconds.
     patience: i64,
 }
 

@@ -1,4 +1,4 @@
-//! Answers of native routes: JSON, with where the session stands.
+//! Responses of native routes: JSON, with the sequence number of the session.
 
 use axum::Json;
 use axum::http::HeaderValue;
@@ -12,7 +12,7 @@ use turnstone_store::Context;
 use crate::app::AppState;
 use crate::error::ApiError;
 
-/// An answer about a session and the sequence number it stands at.
+/// A response about a session, and its sequence number.
 pub(super) struct SeqStamped<T> {
     body: T,
     seq: SessionSeq,
@@ -28,7 +28,7 @@ impl<T: Serialize> IntoResponse for SeqStamped<T> {
     }
 }
 
-/// The answer `body` with where the session stands now.
+/// The response `body` with the present sequence number of the session.
 pub(super) fn stamp_seq<T>(
     app: &AppState,
     ctx: &Context,

@@ -263,7 +263,7 @@ async fn end(
         if row.state != outcome.state() {
             let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
             end_driven_turn(app, &ctx, held.turn(), outcome, body.error)?;
-            // After this request: nobody waits for it.
+            // After this request: no client waits for it.
             let (app, ctx, session) = (app.clone(), ctx.clone(), session.clone());
             tokio::task::spawn_blocking(move || publish_diff(&app, &ctx, &session));
         }
@@ -323,7 +323,7 @@ fn turn_response(
 ///
 /// # Errors
 ///
-/// `FencedError` (409) if somebody else drives the turn, or nobody does since this server was
+/// `FencedError` (409) if another driver has the turn, or none has since this server was
 /// restarted: a turn that waits can be resumed. `TurnEndedError` (410) if it is over.
 pub(super) fn require_driven_turn(
     app: &AppState,
@@ -386,7 +386,7 @@ fn lost_lease_error(row: &TurnRow) -> ApiError {
     use axum::http::StatusCode;
     let (status, tag, message) = match row.state {
         TurnState::Accepted | TurnState::Running | TurnState::Waiting => {
-            (StatusCode::CONFLICT, "FencedError", "somebody else drives this turn by now")
+            (StatusCode::CONFLICT, "FencedError", "another driver has this turn by now")
         }
         TurnState::Completed | TurnState::Failed | TurnState::Aborted | TurnState::Interrupted => {
             (StatusCode::GONE, "TurnEndedError", "this turn is over")

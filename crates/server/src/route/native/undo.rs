@@ -293,7 +293,7 @@ fn recovered_report(
     report.ok_or_else(|| ApiError::NotFound("The operation of this key not found".to_owned()))
 }
 
-/// A name for where the session stands.
+/// A name for the present point of the session.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct CheckpointRequest {
