@@ -20,15 +20,6 @@ const UNWRAP: TidyRule = TidyRule {
     name: "no-unwrap",
     remedy: "return the error with `?`; for an invariant, `expect` with the reason it holds",
 };
-const PURE: TidyRule = TidyRule {
-    name: "pure-core",
-    remedy: "take the value as an argument: time is `now`, the rest is the caller's",
-};
-const FOREIGN: TidyRule = TidyRule {
-    name: "foreign-databases",
-    remedy: "read foreign databases below crates/exchange/src/source/, ours through `store`",
-};
-
 const ONE_GIT: TidyRule = TidyRule {
     name: "one-git",
     remedy: "ask `turnstone_process::Git`: one function builds every environment of git",
@@ -45,16 +36,6 @@ const FILES_THAT_START_PROGRAMS: [&str; 6] = [
 ];
 /// The only file that sets a variable of git.
 const GIT_ENVIRONMENT: &str = "crates/process/src/git/environment.rs";
-
-const FOREIGN_FOLDER: &str = "crates/exchange/src/source/";
-
-/// What the core may not name: the clock, the environment, the file system.
-const IMPURE_PATHS: [&[&str]; 4] = [
-    &["SystemTime", ":", ":", "now"],
-    &["Instant", ":", ":", "now"],
-    &["std", ":", ":", "env"],
-    &["std", ":", ":", "fs"],
-];
 
 fn check_allow(source: &SourceFile) -> Vec<TidyFinding> {
     let code = &source.code;
@@ -112,38 +93,6 @@ fn check_unwrap(source: &SourceFile) -> Vec<TidyFinding> {
         .collect()
 }
 
-fn check_pure(source: &SourceFile) -> Vec<TidyFinding> {
-    if !source.path.starts_with("crates/core/src/") {
-        return Vec::new();
-    }
-    let code = &source.code;
-    let mut findings = Vec::new();
-    for index in source.shipped_tokens() {
-        let named = IMPURE_PATHS.iter().find(|pattern| code.matches_at(index, pattern));
-        let grouped = code.matches_at(index, &["std", ":", ":", "{"])
-            && (index + 4..code.tokens[index + 3].close).any(|inner| {
-                code.tokens[inner].parent == Some(index + 3)
-                    && matches!(code.text(inner), "env" | "fs")
-                    && code.text_before(inner, 1) != ":"
-            });
-        if named.is_some() || grouped {
-            let what = named.map_or("std::{env, fs}".to_owned(), |pattern| pattern.concat());
-            let line = code.tokens[index].line;
-            findings.push(PURE.report(&source.path, line, format!("the core names `{what}`")));
-        }
-    }
-    findings
-}
-
-fn check_foreign(source: &SourceFile) -> Vec<TidyFinding> {
-    let path = &source.path;
-    if !path.starts_with("crates/exchange/src/") || path.starts_with(FOREIGN_FOLDER) {
-        return Vec::new();
-    }
-    let found = source.code.tokens.iter().filter(|token| token.text == "rusqlite");
-    found.map(|token| FOREIGN.report(path, token.line, "`rusqlite` is named here")).collect()
-}
-
 /// Finds code that could start git without the one environment.
 fn check_one_git(source: &SourceFile) -> Vec<TidyFinding> {
     let (path, code) = (source.path.as_str(), &source.code);
@@ -193,16 +142,6 @@ fn nothing_is_unwrapped_outside_of_tests() {
 }
 
 #[test]
-fn the_core_reads_no_clock_environment_or_file() {
-    assert_tidy(check_pure);
-}
-
-#[test]
-fn foreign_databases_are_opened_in_one_folder() {
-    assert_tidy(check_foreign);
-}
-
-#[test]
 fn git_is_started_in_one_place_with_one_environment() {
     assert_tidy(check_one_git);
 }
@@ -239,26 +178,6 @@ fn an_unwrap_is_found() {
                 #[cfg(test)]\nmod tests { fn i() { e.unwrap(); } }\n";
     assert_lines(&check_unwrap(&core_source(text)), &[1, 2, 3]);
     assert_lines(&check_unwrap(&SourceFile::new("crates/core/tests/turn.rs", text)), &[]);
-}
-
-#[test]
-fn an_impure_core_is_found() {
-    let text = "use std::{collections::{fs, env}, time};\nuse std::{env, fmt};\n\
-                use std::fs::File;\nfn f() { std::time::SystemTime::now(); }\n\
-                fn g() { vec![Instant::now()]; }\nfn h() { env!(\"A\"); }\n\
-                #[cfg(test)]\nmod tests { use std::fs; }\n";
-    assert_lines(&check_pure(&core_source(text)), &[2, 3, 4, 5]);
-    assert_lines(&check_pure(&SourceFile::new("crates/store/src/turn.rs", text)), &[]);
-}
-
-#[test]
-fn a_foreign_database_in_the_wrong_place_is_found() {
-    let text = "// rusqlite\nuse rusqlite::Connection;\n";
-    let check = |path| check_foreign(&SourceFile::new(path, text));
-
-    assert_lines(&check("crates/exchange/src/import.rs"), &[2]);
-    assert_lines(&check("crates/exchange/src/source/opencode.rs"), &[]);
-    assert_lines(&check("crates/store/src/connection.rs"), &[]);
 }
 
 #[test]

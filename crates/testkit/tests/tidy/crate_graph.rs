@@ -1,83 +1,23 @@
-//! Who may depend on whom: our own crates, and the libraries each of them may not know.
+//! The manifests against the table of crates: who uses whom, and which libraries a crate may not have.
 
 use std::collections::BTreeSet;
 use std::process::Command;
 
 use serde_json::Value;
 
+use crate::crate_table::{CRATES, DEVELOPMENT_CRATES, package_of};
 use crate::finding::{TidyFinding, TidyRule, assert_lines, assert_no_findings};
 use crate::repository_files;
 
 const DEPENDENCY_DIRECTION: TidyRule = TidyRule {
     name: "dependency-direction",
     remedy: "see the table of crates in ARCHITECTURE.md: move the code, or read the event log \
-             instead of calling upwards",
+             instead of calling upwards; the table is crates/testkit/tests/tidy/crate_table.rs",
 };
 const FORBIDDEN_DEPENDENCY: TidyRule = TidyRule {
-    name: "forbidden-knowledge",
-    remedy: "keep the library behind the crate that owns that power (ARCHITECTURE.md)",
+    name: "forbidden-library",
+    remedy: "keep the library in the crate that owns the capability (ARCHITECTURE.md)",
 };
-
-/// The crates that never leave the repository.
-const DEV_ONLY: [&str; 2] = ["testkit", "bench"];
-
-/// Our crates by directory, and which of ours each may use; dev-only crates may use all.
-const ALLOWED: [(&str, &[&str]); 13] = [
-    ("core", &[]),
-    ("store", &["core"]),
-    ("process", &["core"]),
-    ("snapshot", &["core"]),
-    ("engine", &["core", "store", "snapshot", "process"]),
-    ("agent", &["core", "engine"]),
-    ("exchange", &["core", "store"]),
-    ("capnweb", &[]),
-    ("share", &["core", "store", "capnweb"]),
-    ("server", &["core", "store", "process", "engine", "agent"]),
-    ("cli", SHIPPED),
-    ("testkit", ALL),
-    ("bench", ALL),
-];
-const SHIPPED: &[&str] = &[
-    "core", "store", "process", "snapshot", "engine", "agent", "exchange", "capnweb", "share",
-    "server",
-];
-const ALL: &[&str] = &[
-    "core", "store", "process", "snapshot", "engine", "agent", "exchange", "capnweb", "share",
-    "server", "cli", "testkit", "bench",
-];
-
-/// Libraries a crate may not depend on.
-const FORBIDDEN: [(&str, &[&str]); 9] = [
-    (
-        "core",
-        &[
-            "rusqlite",
-            "tokio",
-            "fs-err",
-            "rustix",
-            "gix",
-            "axum",
-            "reqwest",
-            "getrandom",
-            "tempfile",
-            "clap",
-        ],
-    ),
-    ("store", &["tokio", "axum", "gix", "clap", "reqwest"]),
-    ("process", &["axum", "reqwest", "clap"]),
-    ("snapshot", &["tokio", "axum", "reqwest", "clap"]),
-    ("engine", &["axum", "reqwest", "clap"]),
-    ("agent", &["axum", "gix", "clap"]),
-    ("exchange", &["axum", "tokio"]),
-    ("share", &["gix", "clap"]),
-    ("server", &["gix", "clap"]),
-];
-
-/// Libraries that only these shipped crates may depend on.
-const CONFINED: [(&str, &[&str]); 1] = [
-    // The store owns our database; exchange opens the databases of other programs.
-    ("rusqlite", &["store", "exchange"]),
-];
 
 struct WorkspacePackage {
     /// The directory below `crates/`, which is also the short name of the crate.
@@ -94,15 +34,6 @@ impl WorkspacePackage {
     fn line_of(&self, dependency: &str) -> usize {
         let line = self.text.lines().position(|line| line.trim_start().starts_with(dependency));
         line.map_or(1, |index| index + 1)
-    }
-}
-
-/// Returns the package of one of our crates: `turnstone-store` for `store`.
-fn package_of(name: &str) -> String {
-    match name {
-        "cli" => "turnstone".to_owned(),
-        "capnweb" => "capnweb".to_owned(),
-        _ => format!("turnstone-{name}"),
     }
 }
 
@@ -142,41 +73,50 @@ fn load_workspace() -> Vec<WorkspacePackage> {
     packages
 }
 
-fn check_direction(package: &WorkspacePackage) -> Vec<TidyFinding> {
-    let Some((_, allowed)) = ALLOWED.iter().find(|(name, _)| *name == package.name) else {
-        let what = format!("unknown crate `{}`", package.name);
-        return vec![DEPENDENCY_DIRECTION.report(&package.manifest, 1, what)];
+/// Compares the manifest of a crate with the cell "uses" of its row.
+fn check_uses(package: &WorkspacePackage) -> Vec<TidyFinding> {
+    let name = package.name.as_str();
+    let report = |line_of: &str, what: String| {
+        DEPENDENCY_DIRECTION.report(&package.manifest, package.line_of(line_of), what)
     };
+    let is_development = DEVELOPMENT_CRATES.iter().any(|(one, _)| *one == name);
+    let row = CRATES.iter().find(|row| row.name == name);
     let mut findings = Vec::new();
-    if package.package != package_of(&package.name) {
-        let what = format!("`{}` should be `{}`", package.package, package_of(&package.name));
-        findings.push(DEPENDENCY_DIRECTION.report(
-            &package.manifest,
-            package.line_of("name"),
-            what,
-        ));
+    if package.package != package_of(name) {
+        let what = format!("`{}` should be `{}`", package.package, package_of(name));
+        findings.push(report("name", what));
     }
-    for name in ALL.iter().filter(|name| !allowed.contains(name)) {
-        let other = package_of(name);
-        if package.uses.contains(&other) {
-            let what = format!("`{}` may not use `{other}`", package.package);
-            findings.push(DEPENDENCY_DIRECTION.report(
-                &package.manifest,
-                package.line_of(&other),
-                what,
-            ));
+    let Some(row) = row else {
+        if !is_development {
+            findings.push(report("name", format!("unknown crate `{name}`")));
+        }
+        return findings;
+    };
+    let development = DEVELOPMENT_CRATES.iter().map(|(name, _)| *name);
+    for other in CRATES.iter().map(|row| row.name).chain(development) {
+        let dependency = package_of(other);
+        match (row.uses.contains(&other), package.uses.contains(&dependency)) {
+            (false, true) => {
+                let what = format!("`{}` may not use `{dependency}`", package.package);
+                findings.push(report(&dependency, what));
+            }
+            (true, false) => {
+                let what = format!("the table says that `{name}` uses `{other}`; it does not");
+                findings.push(report("[dependencies]", what));
+            }
+            _ => {}
         }
     }
     findings
 }
 
+/// Finds libraries in the manifest that give what the crate may nowhere know.
 fn check_forbidden(package: &WorkspacePackage) -> Vec<TidyFinding> {
-    let name = package.name.as_str();
-    let listed = FORBIDDEN.iter().filter(|(crate_name, _)| *crate_name == name);
-    let confined =
-        CONFINED.iter().filter(|(_, owners)| !DEV_ONLY.contains(&name) && !owners.contains(&name));
+    let rows = CRATES.iter().filter(|row| row.name == package.name);
+    let boundaries = rows.flat_map(|row| row.boundaries);
+    let forbidden = boundaries.filter(|boundary| boundary.exceptions.is_empty());
     let libraries: BTreeSet<&str> =
-        listed.flat_map(|(_, all)| *all).chain(confined.map(|(one, _)| one)).copied().collect();
+        forbidden.flat_map(|boundary| boundary.capability.libraries).copied().collect();
     let used = libraries.into_iter().filter(|one| package.uses.iter().any(|used| used == one));
     used.map(|library| {
         let what = format!("`{}` may not know `{library}`", package.package);
@@ -187,7 +127,7 @@ fn check_forbidden(package: &WorkspacePackage) -> Vec<TidyFinding> {
 
 #[test]
 fn crates_depend_only_downwards() {
-    let findings: Vec<_> = load_workspace().iter().flat_map(check_direction).collect();
+    let findings: Vec<_> = load_workspace().iter().flat_map(check_uses).collect();
     assert_no_findings(&findings);
 }
 
@@ -215,38 +155,43 @@ fn sample(name: &str, manifest: &str) -> WorkspacePackage {
 }
 
 #[test]
-fn an_upward_dependency_is_found() {
+fn upward_dependency_is_reported() {
     let bad = sample(
         "store",
         "turnstone-core.workspace = true\n\
          turnstone-engine.workspace = true\n\
          turnstone-testkit.workspace = true\n",
     );
-    assert_lines(&check_direction(&bad), &[2, 3]);
-    assert_lines(&check_direction(&sample("cli", "turnstone-bench.path")), &[1]);
-    assert_lines(&check_direction(&sample("core", "capnweb.path")), &[1]);
+    assert_lines(&check_uses(&bad), &[2, 3]);
+    assert_lines(&check_uses(&sample("core", "capnweb.path")), &[1]);
 }
 
 #[test]
-fn an_unknown_crate_is_found() {
-    assert_lines(&check_direction(&sample("sidecar", "")), &[1]);
+fn unused_entry_of_the_table_is_reported() {
+    assert_lines(&check_uses(&sample("store", "x.y\n[dependencies]\n")), &[2]);
 }
 
 #[test]
-fn a_crate_under_a_wrong_name_is_found() {
+fn unknown_crate_is_reported() {
+    assert_lines(&check_uses(&sample("sidecar", "")), &[1]);
+}
+
+#[test]
+fn crate_with_a_wrong_name_is_reported() {
     let bad =
-        WorkspacePackage { package: "store".to_owned(), ..sample("store", "name = \"store\"") };
-    assert_lines(&check_direction(&bad), &[1]);
+        WorkspacePackage { package: "capnp".to_owned(), ..sample("capnweb", "name = \"capnp\"") };
+    assert_lines(&check_uses(&bad), &[1]);
 }
 
 #[test]
-fn a_test_may_use_the_testkit() {
-    assert_lines(&check_direction(&sample("core", "dev:turnstone-testkit.path")), &[]);
+fn tests_may_use_the_testkit() {
+    assert_lines(&check_uses(&sample("core", "dev:turnstone-testkit.path")), &[]);
+    assert_lines(&check_uses(&sample("bench", "turnstone-engine.path")), &[]);
 }
 
 #[test]
 fn forbidden_library_is_reported() {
-    let core = sample("core", "serde.workspace\nclap.workspace\nrusqlite.workspace\n");
+    let core = sample("core", "serde.workspace\ngetrandom.workspace\nrusqlite.workspace\n");
     assert_lines(&check_forbidden(&core), &[2, 3]);
     assert_lines(&check_forbidden(&sample("server", "axum.version\nrusqlite.version")), &[2]);
     assert_lines(&check_forbidden(&sample("exchange", "rusqlite.version\ntokio.version")), &[2]);
@@ -254,9 +199,7 @@ fn forbidden_library_is_reported() {
 }
 
 #[test]
-fn the_tables_name_known_crates_only() {
-    let known = |name: &&str| ALL.contains(name);
-    assert!(ALLOWED.iter().all(|(name, uses)| known(name) && uses.iter().all(&known)));
-    assert!(FORBIDDEN.iter().all(|(name, _)| known(name)));
-    assert!(ALL.iter().all(|name| ALLOWED.iter().any(|(listed, _)| listed == name)));
+fn the_table_names_known_crates_only() {
+    let is_known = |name: &&str| CRATES.iter().any(|row| row.name == *name);
+    assert!(CRATES.iter().all(|row| row.uses.iter().all(is_known)));
 }

@@ -5,10 +5,8 @@
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 
+use crate::crate_table::DEVELOPMENT_CRATES;
 use crate::rust_tokens::TokenizedSource;
-
-/// The crates that never leave the repository.
-pub(crate) const DEVELOPMENT_CRATES: [&str; 2] = ["bench", "testkit"];
 
 /// A text file: its path from the root of the repository, with `/`, and its content.
 pub(crate) struct TextFile {
@@ -49,7 +47,7 @@ impl SourceFile {
     pub(crate) fn is_shipped(&self) -> bool {
         !self.is_test_only
             && self.path.contains("/src/")
-            && !DEVELOPMENT_CRATES.contains(&self.crate_name())
+            && !DEVELOPMENT_CRATES.iter().any(|(name, _)| *name == self.crate_name())
     }
 
     /// Lists the indices of the tokens that are shipped.
