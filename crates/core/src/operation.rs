@@ -115,7 +115,7 @@ pub struct UndoneChangeSet {
 /// How an operation moves the head of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum HeadMove {
+pub enum HeadTarget {
     /// The head does not move.
     Stay,
     /// To the end of the session.

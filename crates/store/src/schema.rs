@@ -231,7 +231,7 @@ CREATE TABLE diff (
 ///
 /// `body` is the text, `camel` the words inside its camelCase identifiers, `scope` the session and
 /// the kind as words, so that the index itself narrows by them. FTS5 merges nothing by itself: its
-/// merges know no limit, `search::merge` asks for them in steps that keep within R23.
+/// merges know no limit, `search::segment_merge` runs them in steps that keep within R23.
 const SEARCH: &str = "
 CREATE VIRTUAL TABLE search USING fts5(
   body, camel, scope, content='', contentless_delete=1,

@@ -11,7 +11,7 @@ use turnstone_core::change::{
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, TurnId};
 use turnstone_core::operation::{
-    HeadMove, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
+    HeadTarget, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
 };
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
@@ -261,7 +261,7 @@ fn plan_operation(store: &Store, new: &NewOperation) -> Result<WriteOutcome, Sto
 fn finish_operation(
     store: &Store,
     name: &str,
-    head: HeadMove,
+    head: HeadTarget,
     extent: UndoExtent,
 ) -> Result<WriteOutcome, StoreError> {
     let done = FinishedOperation {
@@ -293,7 +293,7 @@ fn operation_is_busy_during_a_turn_or_another_operation() {
     };
     let turn = store.write(&owned, move |tx| tx.turns().begin(&next)).wait();
     assert!(matches!(turn, Err(StoreError::Busy(_))), "{turn:?}");
-    finish_operation(&store, "1", HeadMove::Stay, UndoExtent::Nothing).expect("done");
+    finish_operation(&store, "1", HeadTarget::Stay, UndoExtent::Nothing).expect("done");
     plan_operation(&store, &undo("2")).expect("plans");
 }
 
@@ -316,19 +316,19 @@ fn finishing_an_operation_moves_head_and_records_undone_extent() {
 
     let head = SessionHead { message: "msg_u".parse().expect("an id"), part: None };
     plan_operation(&store, &undo("1")).expect("plans");
-    finish_operation(&store, "1", HeadMove::To(head.clone()), UndoExtent::All).expect("done");
+    finish_operation(&store, "1", HeadTarget::To(head.clone()), UndoExtent::All).expect("done");
     assert_eq!(state(&store), (Some(head.clone()), UndoExtent::All));
     assert_projections_match(&store);
 
     let long = path(&"x".repeat(3000));
     plan_operation(&store, &undo("2")).expect("plans");
     let some = UndoExtent::Paths(vec![path("a"), long]);
-    finish_operation(&store, "2", HeadMove::Stay, some.clone()).expect("done");
+    finish_operation(&store, "2", HeadTarget::Stay, some.clone()).expect("done");
     assert_eq!(state(&store), (Some(head), some));
     assert_projections_match(&store);
 
     plan_operation(&store, &undo("3")).expect("plans");
-    finish_operation(&store, "3", HeadMove::Tip, UndoExtent::Nothing).expect("done");
+    finish_operation(&store, "3", HeadTarget::Tip, UndoExtent::Nothing).expect("done");
     assert_eq!(state(&store), (None, UndoExtent::Nothing));
     assert_projections_match(&store);
     let operations = store.read(&ctx(), |r| r.operations().list(&sid(SES))).expect("reads");
@@ -352,10 +352,10 @@ fn moving_the_head_appends_a_numbered_session_event() {
     let head = SessionHead { message: "msg_u".parse().expect("an id"), part: None };
     // The clock stands still: the session looks the same and is still reported.
     for (name, to, count) in [
-        ("1", HeadMove::Stay, 0),
-        ("2", HeadMove::To(head.clone()), 1),
-        ("3", HeadMove::To(head), 2),
-        ("4", HeadMove::Tip, 3),
+        ("1", HeadTarget::Stay, 0),
+        ("2", HeadTarget::To(head.clone()), 1),
+        ("3", HeadTarget::To(head), 2),
+        ("4", HeadTarget::Tip, 3),
     ] {
         plan_operation(&store, &undo(name)).expect("plans");
         finish_operation(&store, name, to.clone(), UndoExtent::Nothing).expect("done");
@@ -376,7 +376,7 @@ fn operation_end_is_a_boundary() {
     let (store, owned) = in_turn(dir.path());
     end_turn(&store, &owned);
     plan_operation(&store, &undo("1")).expect("plans");
-    finish_operation(&store, "1", HeadMove::Stay, UndoExtent::Nothing).expect("done");
+    finish_operation(&store, "1", HeadTarget::Stay, UndoExtent::Nothing).expect("done");
 
     let seq = store.read(&ctx(), |r| r.sessions().seq(&sid(SES))).expect("reads");
     let at = store
@@ -394,7 +394,7 @@ fn deleting_a_session_removes_change_sets_and_operations() {
         .expect("closes");
     end_turn(&store, &owned);
     plan_operation(&store, &undo("1")).expect("plans");
-    finish_operation(&store, "1", HeadMove::Stay, UndoExtent::All).expect("done");
+    finish_operation(&store, "1", HeadTarget::Stay, UndoExtent::All).expect("done");
 
     store.delete_session(&ctx(), &sid(SES)).expect("deletes");
     assert!(store.maintenance().purge_deleted(&ctx(), 100).expect("purges"));

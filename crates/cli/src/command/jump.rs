@@ -1,6 +1,6 @@
 //! `turnstone jump`
 
-use turnstone_core::operation::HeadMove;
+use turnstone_core::operation::HeadTarget;
 use turnstone_engine::{Engine, UndoOptions, UndoPlan, UndoScope};
 use turnstone_store::Context;
 
@@ -84,7 +84,7 @@ fn newest_turn(
 ) -> Result<Option<String>, CliError> {
     let turns = engine.store().read(ctx, |r| r.turns().list(&plan.session))?;
     let newest = turns.into_iter().rfind(|turn| !turn.hidden && !turn.state.is_open());
-    let is_back = !matches!(plan.head, HeadMove::Tip);
+    let is_back = !matches!(plan.head, HeadTarget::Tip);
     Ok(newest.filter(|_| is_back).map(|turn| turn.id.to_string()))
 }
 
@@ -92,9 +92,9 @@ fn newest_turn(
 fn print_head_position(ui: &mut Ui, plan: &UndoPlan, dry_run: bool) {
     let verb = if dry_run { "would be" } else { "is now" };
     match &plan.head {
-        HeadMove::Stay => {}
-        HeadMove::Tip => ui.print_note(&format!("the conversation {verb} at its end")),
-        HeadMove::To(head) => {
+        HeadTarget::Stay => {}
+        HeadTarget::Tip => ui.print_note(&format!("the conversation {verb} at its end")),
+        HeadTarget::To(head) => {
             let message = text::sanitize_line(head.message.as_str());
             ui.print_note(&format!("the conversation {verb} before {message}"));
         }

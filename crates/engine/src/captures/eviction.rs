@@ -11,7 +11,7 @@ use fail::fail_point;
 use serde::{Deserialize, Serialize};
 use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
-use turnstone_core::operation::HeadMove;
+use turnstone_core::operation::HeadTarget;
 use turnstone_snapshot::{
     BudgetLimit, EvictionReport, EvictionRequest, ExpiryStep, Oid, OverBudget, PinGroup,
     SnapshotError, SnapshotHandle, StoreRegistry,
@@ -323,7 +323,7 @@ impl Eviction {
 
     fn finish_eviction(&self, ctx: &Context, session: &SessionId, id: OperationId) -> Result<()> {
         let report = serde_json::json!({});
-        let done = FinishedOperation { id, head: HeadMove::Stay, taken: Vec::new(), report };
+        let done = FinishedOperation { id, head: HeadTarget::Stay, taken: Vec::new(), report };
         let name = session.clone();
         match self.store.write(ctx, move |tx| tx.operations().finish(&name, &done)).wait() {
             Ok(_) | Err(StoreError::NoSession(_)) => Ok(()),

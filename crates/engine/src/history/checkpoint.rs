@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use turnstone_core::id::{OperationId, SessionId};
-use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::operation::{HeadTarget, OperationKind};
 use turnstone_core::permission::GatedOperation;
 use turnstone_store::{Context, FinishedOperation, NewOperation, OperationRow, Store, Tx};
 
@@ -67,7 +67,7 @@ impl Checkpoints {
         let gives_up = gone.iter().map(|checkpoint| checkpoint.operation.clone()).collect();
         let plan = encode_checkpoint(name, gives_up)?;
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
-        let (head, taken) = (HeadMove::Stay, Vec::new());
+        let (head, taken) = (HeadTarget::Stay, Vec::new());
         let done = FinishedOperation { id, head, taken, report: serde_json::Value::Null };
         let session = session.clone();
         let give_up = move |tx: &Tx<'_>| {
@@ -98,7 +98,7 @@ impl Checkpoints {
         let new = NewOperation { id: id.clone(), kind: OperationKind::Checkpoint, plan };
         let done = FinishedOperation {
             id: id.clone(),
-            head: HeadMove::Stay,
+            head: HeadTarget::Stay,
             taken: Vec::new(),
             report: serde_json::Value::Null,
         };

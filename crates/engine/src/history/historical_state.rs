@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use turnstone_core::id::ChangeId;
-use turnstone_core::operation::{HeadMove, SessionHead, UndoExtent};
+use turnstone_core::operation::{HeadTarget, SessionHead, UndoExtent};
 use turnstone_core::time::LogCursor;
 use turnstone_store::OperationRow;
 
@@ -31,7 +31,7 @@ impl HistoricalState {
     pub(crate) fn undone_independently(operations: &[OperationRow]) -> Self {
         let mut past = Self::default();
         for done in operations.iter().filter_map(|operation| operation.done.as_ref()) {
-            let is_apart = done.head == HeadMove::Stay;
+            let is_apart = done.head == HeadTarget::Stay;
             for taken in &done.taken {
                 if is_apart || taken.extent == UndoExtent::Nothing {
                     past.undone.insert(taken.change.clone(), taken.extent.clone());
@@ -44,9 +44,9 @@ impl HistoricalState {
     fn replay(&mut self, operation: &OperationRow) {
         let Some(done) = &operation.done else { return };
         match &done.head {
-            HeadMove::Stay => {}
-            HeadMove::Tip => self.head = None,
-            HeadMove::To(head) => self.head = Some(head.clone()),
+            HeadTarget::Stay => {}
+            HeadTarget::Tip => self.head = None,
+            HeadTarget::To(head) => self.head = Some(head.clone()),
         }
         for taken in &done.taken {
             self.undone.insert(taken.change.clone(), taken.extent.clone());

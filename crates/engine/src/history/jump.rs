@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
-use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
+use turnstone_core::operation::{HeadTarget, OperationKind, SessionHead, UndoExtent};
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 use turnstone_store::{
     Context, MessageOutlineRow, OperationRow, SessionAtBoundary, Store, StreamBoundary, TurnRow,
@@ -81,7 +81,7 @@ impl History {
                 turns.push(held.turn.clone());
             }
         }
-        let (mut head, mut aside) = (HeadMove::Stay, SideEffects::default());
+        let (mut head, mut aside) = (HeadTarget::Stay, SideEffects::default());
         if options.scope != UndoScope::Files {
             let at =
                 self.store.read(ctx, |r| r.history().session_at_boundary(session, target.seq))?;
@@ -239,7 +239,7 @@ fn find_head_move(
     outline: &[MessageOutlineRow],
     at: &SessionAtBoundary,
     then: Option<&SessionHead>,
-) -> HeadMove {
+) -> HeadTarget {
     let messages: HashSet<&MessageId> = at.messages.iter().map(|it| &it.message.id).collect();
     let parts: HashSet<&PartId> =
         at.messages.iter().flat_map(|it| it.parts.iter().map(|part| &part.id)).collect();
@@ -247,17 +247,17 @@ fn find_head_move(
         let message = it.message.clone();
         let stood = then.is_some_and(|head| head.message == message && head.part.is_none());
         if stood || !messages.contains(&message) {
-            return HeadMove::To(SessionHead { message, part: None });
+            return HeadTarget::To(SessionHead { message, part: None });
         }
         let is_behind = |part: &&(PartId, String)| {
             let stood = then.is_some_and(|head| head.part.as_ref() == Some(&part.0));
             stood || !parts.contains(&part.0)
         };
         if let Some((part, _)) = it.parts.iter().find(is_behind) {
-            return HeadMove::To(SessionHead { message, part: Some(part.clone()) });
+            return HeadTarget::To(SessionHead { message, part: Some(part.clone()) });
         }
     }
-    HeadMove::Tip
+    HeadTarget::Tip
 }
 
 /// What leaves the line for another one.

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::PartBody;
-use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
+use turnstone_core::operation::{HeadTarget, OperationKind, SessionHead, UndoExtent};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::revert::find_revert_boundary;
 use turnstone_store::{Context, OperationRow, Store, TurnRow};
@@ -226,7 +226,7 @@ impl Reverts {
             aside.not_covered = self.list_imported_files(ctx, session, line, (from, to))?;
         }
         let turns: Vec<TurnId> = within.iter().map(|turn| turn.id.clone()).collect();
-        let head = head.map_or(HeadMove::Tip, HeadMove::To);
+        let head = head.map_or(HeadTarget::Tip, HeadTarget::To);
         let gathered = OperationSelection {
             kind,
             turns,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use turnstone_core::id::{MessageId, OperationId, PartId, SessionId};
-use turnstone_core::operation::{HeadMove, OperationKind, SessionHead};
+use turnstone_core::operation::{HeadTarget, OperationKind, SessionHead};
 use turnstone_store::{
     Context, FinishedOperation, MessageOutlineRow, NewOperation, Store, StoreError,
 };
@@ -68,7 +68,7 @@ impl SessionBranches {
         self.hide_messages(ctx, session, &plan.messages, &plan.parts)?;
         let done = FinishedOperation {
             id: id.clone(),
-            head: HeadMove::Tip,
+            head: HeadTarget::Tip,
             taken: Vec::new(),
             report: serde_json::json!({ "hidden": plan.messages.len() }),
         };
@@ -112,7 +112,7 @@ impl SessionBranches {
     }
 
     /// Changes the line of a session: hides one end and brings another one back. Safe to repeat.
-    pub(crate) fn switch_timeline(
+    pub(crate) fn swap_timeline_messages(
         &self,
         ctx: &Context,
         session: &SessionId,

@@ -3,7 +3,7 @@
 
 use serde_json::json;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
-use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::operation::{HeadTarget, OperationKind};
 use turnstone_engine::{
     EngineError, OperationReport, SessionPoint, UndoOptions, UndoScope, UndoTarget,
 };
@@ -27,7 +27,7 @@ fn put_unreadable_operation(
     let (session, id) = (session.clone(), id("opn_strange"));
     let new = NewOperation { id: id.clone(), kind, plan: json!({"turns": "all of them"}) };
     let report = json!({"whole": "{"});
-    let done = FinishedOperation { id, head: HeadMove::Stay, taken: Vec::new(), report };
+    let done = FinishedOperation { id, head: HeadTarget::Stay, taken: Vec::new(), report };
     let write = move |tx: &Tx<'_>| {
         tx.operations().plan(&session, &new)?;
         if is_over {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use turnstone_core::change::{ChangeRoot, Evidence, FileChange, GitPosition};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, PartId, SessionId, TurnId};
-use turnstone_core::operation::{HeadMove, OperationKind, UndoneChangeSet};
+use turnstone_core::operation::{HeadTarget, OperationKind, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
 
@@ -88,7 +88,7 @@ pub struct FinishedOperation {
     /// The operation.
     pub id: OperationId,
     /// Where the session stands now.
-    pub head: HeadMove,
+    pub head: HeadTarget,
     /// How much of which change sets is undone now.
     pub taken: Vec<UndoneChangeSet>,
     /// What it did; the engine's words.
@@ -272,7 +272,7 @@ impl OperationMutations<'_> {
         }
         let draft = EventDraft::new(Some(num), EventKind::OperationDone, Some(entity));
         self.tx.append(&draft.payload(prepared))?;
-        if done.head != HeadMove::Stay {
+        if done.head != HeadTarget::Stay {
             self.tx.sessions().rewrite(num, self.kind(entity)? != OperationKind::Branch)?;
         }
         Ok(WriteOutcome::Updated)
@@ -320,7 +320,7 @@ impl OperationMutations<'_> {
         let payload = json!({ "id": id, "kind": kind, "plan": plan });
         let draft = EventDraft::new(Some(num), EventKind::OperationPlanned, None);
         self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
-        let (head, report) = (HeadMove::Stay, Value::Null);
+        let (head, report) = (HeadTarget::Stay, Value::Null);
         let done = FinishedOperation { id: id.clone(), head, taken: Vec::new(), report };
         self.finish(session, &done).map(drop)
     }

@@ -4,7 +4,7 @@ use rusqlite::Connection;
 use serde::Deserialize;
 use serde_json::Value;
 use turnstone_core::event::EventKind;
-use turnstone_core::operation::{HeadMove, UndoExtent, UndoneChangeSet};
+use turnstone_core::operation::{HeadTarget, UndoExtent, UndoneChangeSet};
 
 use super::ProjectionEvent;
 use super::session::{read_fields, require_session};
@@ -61,7 +61,7 @@ struct OperationPlannedFields {
 
 #[derive(Deserialize)]
 struct OperationDoneFields {
-    head: HeadMove,
+    head: HeadTarget,
     taken: Vec<UndoneChangeSet>,
 }
 
@@ -79,11 +79,11 @@ pub(super) fn apply_operation_event(conn: &Connection, event: &ProjectionEvent<'
     conn.prepare_cached("UPDATE operation SET done = ?2 WHERE num = ?1")?
         .execute((event.entity, event.cursor))?;
     match done.head {
-        HeadMove::Stay => {}
-        HeadMove::Tip => {
+        HeadTarget::Stay => {}
+        HeadTarget::Tip => {
             conn.prepare_cached("DELETE FROM head WHERE session = ?1")?.execute([session])?;
         }
-        HeadMove::To(to) => {
+        HeadTarget::To(to) => {
             conn.prepare_cached(
                 "INSERT OR REPLACE INTO head (session, operation, message, part)
                  VALUES (?1, ?2, ?3, ?4)",

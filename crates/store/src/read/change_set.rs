@@ -5,7 +5,7 @@ use serde::Deserialize;
 use serde_json::Value;
 use turnstone_core::change::{ChangeSet, Evidence, FileChange, GitMove, GitPosition};
 use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
-use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
+use turnstone_core::operation::{HeadTarget, OperationKind, UndoExtent, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::{EpochMillis, LogCursor};
 
@@ -69,7 +69,7 @@ pub struct OperationRow {
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 pub struct OperationEnd {
     /// Where the session stood afterwards.
-    pub head: HeadMove,
+    pub head: HeadTarget,
     /// How much of which change sets was undone afterwards.
     pub taken: Vec<UndoneChangeSet>,
     /// What it did.

@@ -13,7 +13,7 @@ use turnstone_core::model::{
     Message, MessageFailure, Part, Project, RequestId, RequestState, Session, SessionFileDiff,
     SessionStatus, SessionUsage, Todo, UserRequest, WorktreeCreationEvent,
 };
-use turnstone_core::operation::{HeadMove, SessionHead};
+use turnstone_core::operation::{HeadTarget, SessionHead};
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 use turnstone_core::turn::TurnEvent;
 
@@ -402,12 +402,12 @@ impl FeedQueries<'_> {
             let (json, is_past): (String, bool) = (row.get(0)?, row.get(1)?);
             // A word is shown bare by the database, an object as JSON.
             let moved = serde_json::from_str(&json)
-                .or_else(|_| serde_json::from_value::<HeadMove>(Value::String(json)))?;
+                .or_else(|_| serde_json::from_value::<HeadTarget>(Value::String(json)))?;
             match moved {
-                HeadMove::Stay => {}
-                HeadMove::Tip if is_past => return Ok((None, is_still_there)),
-                HeadMove::To(head) if is_past => return Ok((Some(head), is_still_there)),
-                HeadMove::Tip | HeadMove::To(_) => is_still_there = false,
+                HeadTarget::Stay => {}
+                HeadTarget::Tip if is_past => return Ok((None, is_still_there)),
+                HeadTarget::To(head) if is_past => return Ok((Some(head), is_still_there)),
+                HeadTarget::Tip | HeadTarget::To(_) => is_still_there = false,
             }
         }
         Ok((None, is_still_there))

@@ -1,8 +1,12 @@
-//! Keeps the index in few pieces, in steps that fit a transaction (R23).
+//! Keeps the index in few segments, in steps that fit a transaction (R23).
 //!
-//! Every batch leaves one segment behind. FTS5 can merge them page by page, but it removes the page
-//! list of a merged segment in one go at the end. So each step also removes the entries of pages
-//! that are merged already: FTS5 ignores them, when it searches and when it checks itself.
+//! Every batch leaves one segment behind. The documented command `merge` merges them page by page, but
+//! it removes the page list of a merged segment at once at the end, which for a large segment exceeds
+//! the limit of rows of one transaction; `optimize` rewrites the whole index at once. So each step
+//! also removes the entries of pages that are merged already: FTS5 ignores them in searches and in its
+//! `integrity-check`. This reads the structure record and edits the page list, which are private to
+//! FTS5. Therefore the SQLite that is bundled is pinned exactly in `Cargo.toml`, a test fails with any
+//! other version or format, and a record that cannot be read is left alone: then nothing is merged.
 
 use rusqlite::{Connection, OptionalExtension};
 
@@ -220,6 +224,40 @@ fn read_varint(rest: &mut &[u8]) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// The SQLite whose private tables of FTS5 this module was checked against.
+    const CHECKED_SQLITE: &str = "3.54.1";
+
+    /// A new version of SQLite must be checked first: read `fts5_index.c` for changes of the structure
+    /// record and of `%_idx`, run the tests of the search, and only then write its number here.
+    #[test]
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "a scratch database in memory, for this table alone"
+    )]
+    fn private_format_of_fts5_is_the_one_that_was_checked() {
+        assert_eq!(rusqlite::version(), CHECKED_SQLITE, "see the comment of this test");
+        let conn = Connection::open_in_memory().expect("opens");
+        conn.execute_batch(
+            "CREATE VIRTUAL TABLE search USING fts5(body, content='', contentless_delete=1)",
+        )
+        .expect("creates");
+        for num in 1..=3 {
+            conn.execute("INSERT INTO search (rowid, body) VALUES (?1, 'okapi')", [num])
+                .expect("inserts");
+        }
+        let structure = read_structure(&conn).expect("reads").expect("the record parses");
+        let segments: Vec<_> = structure.levels.iter().flat_map(|l| &l.segments).collect();
+        assert_eq!(segments.len(), 3, "one for each transaction");
+        let listed: Vec<i64> = conn
+            .prepare("SELECT DISTINCT segid FROM search_idx ORDER BY segid")
+            .and_then(|mut found| found.query_map([], |row| row.get(0))?.collect())
+            .expect("lists");
+        let mut ids: Vec<i64> = segments.iter().map(|segment| segment.id as i64).collect();
+        ids.sort_unstable();
+        assert_eq!(ids, listed, "the record and the page list name the same segments");
+        assert_eq!(segments.iter().map(|segment| segment.entries).sum::<u64>(), 3);
+    }
 
     #[test]
     fn structure_record_parses_and_garbage_is_rejected() {

@@ -51,7 +51,7 @@ fn check_writes(source: &SourceFile) -> Vec<TidyFinding> {
             continue;
         };
         let mut method = code.text(at).to_owned();
-        if code.matches_at(at + 1, &["(", ")", "."]) {
+        if !STORE_READS.contains(&method.as_str()) && code.matches_at(at + 1, &["(", ")", "."]) {
             method = format!("{method}().{}", code.text(at + 4));
         }
         if !STORE_READS.contains(&method.as_str()) {

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde_json::{Value, json};
 use turnstone_core::change::GitPosition;
 use turnstone_core::id::TurnId;
-use turnstone_core::operation::{HeadMove, OperationKind};
+use turnstone_core::operation::{HeadTarget, OperationKind};
 use turnstone_core::rel_path::RelPath;
 use turnstone_engine::{Engine, OperationReport, RepositoryMove, RootReport, UndoPlan};
 use turnstone_snapshot::{RestoreConflict, RestoreReport};
@@ -300,7 +300,7 @@ fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &ConflictHints) 
             "these turns ran at the same time; {verb} them together: `turnstone {verb} {turns}`"
         ));
     }
-    let moves = shown.plan.head != HeadMove::Stay;
+    let moves = shown.plan.head != HeadTarget::Stay;
     if shown.report.without_effect && moves {
         let verb = shown.report.kind.as_str();
         ui.print_hint(&format!("`turnstone {verb} --conversation` changes only the conversation"));

@@ -11,7 +11,7 @@ use turnstone_core::model::{
     ForkOrigin, ImportedUsage, PartBody, Session, SessionUsage, TokenCounts,
 };
 use turnstone_core::operation::{
-    HeadMove, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
+    HeadTarget, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
 };
 use turnstone_core::session_naming;
 use turnstone_core::turn::{TurnOutcome, TurnState};
@@ -284,7 +284,7 @@ impl SessionCopies {
             not_covered: Vec::new(),
             unnamed: Vec::new(),
             git: Vec::new(),
-            head: HeadMove::Stay,
+            head: HeadTarget::Stay,
             todos: None,
             withdrawn: Vec::new(),
             switch: None,
@@ -292,7 +292,7 @@ impl SessionCopies {
         };
         let new = NewOperation { id: id.clone(), kind: plan.kind, plan: encode_plan(&plan)? };
         let report = encode_report(&plan.build_report(Vec::new()))?;
-        let done = FinishedOperation { id, head: HeadMove::Stay, taken, report };
+        let done = FinishedOperation { id, head: HeadTarget::Stay, taken, report };
         let session = copy.session.id.clone();
         let note = move |tx: &Tx<'_>| {
             tx.operations().plan(&session, &new)?;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use fail::fail_point;
 use turnstone_core::id::{ChangeId, OperationId, SessionId};
-use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent, UndoneChangeSet};
+use turnstone_core::operation::{HeadTarget, OperationKind, UndoExtent, UndoneChangeSet};
 use turnstone_core::permission::GatedOperation;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::EpochMillis;
@@ -93,11 +93,11 @@ impl OperationRunner {
         let report = plan.build_report(roots);
         // What could not take a single file back takes nothing else back either.
         let head = match report.without_effect {
-            true => HeadMove::Stay,
+            true => HeadTarget::Stay,
             false => plan.head.clone(),
         };
         if let Some(switch) = plan.switch.as_ref().filter(|_| !report.without_effect) {
-            self.branches.switch_timeline(ctx, &plan.session, switch)?;
+            self.branches.swap_timeline_messages(ctx, &plan.session, switch)?;
         }
         let done = FinishedOperation {
             id: plan.operation.clone(),
@@ -130,8 +130,8 @@ impl OperationRunner {
             stated.push((one.clone(), self.changes.summarize(ctx, one, &done.taken)?));
         }
         let behind = match &done.head {
-            HeadMove::To(head) => self.changes.diff_after_head(ctx, &plan.session, head)?,
-            HeadMove::Stay | HeadMove::Tip => None,
+            HeadTarget::To(head) => self.changes.diff_after_head(ctx, &plan.session, head)?,
+            HeadTarget::Stay | HeadTarget::Tip => None,
         };
         let record = move |tx: &turnstone_store::Tx<'_>| {
             if let Some(diff) = &behind {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use turnstone_core::change::{ChangeRoot, StepDirection};
 use turnstone_core::id::{ChangeId, SessionId, TurnId};
 use turnstone_core::model::Todo;
-use turnstone_core::operation::{HeadMove, OperationKind, SessionHead, UndoExtent};
+use turnstone_core::operation::{HeadTarget, OperationKind, SessionHead, UndoExtent};
 use turnstone_core::permission::PermissionRule;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::revert::merge_todos;
@@ -37,7 +37,7 @@ pub(crate) struct OperationSelection {
     pub(crate) other_turns: Vec<(SessionId, TurnId)>,
     /// Closed change sets of the turns and of the sessions they began, oldest first.
     pub(crate) changes: Vec<SelectedChangeSet>,
-    pub(crate) head: HeadMove,
+    pub(crate) head: HeadTarget,
     pub(crate) side_effects: SideEffects,
 }
 
@@ -84,9 +84,9 @@ impl UndoSelection {
         let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
         let head = match scope {
             UndoScope::Both | UndoScope::Conversation if is_tail && is_visible && is_whole => {
-                HeadMove::To(SessionHead { message: first.message.clone(), part: None })
+                HeadTarget::To(SessionHead { message: first.message.clone(), part: None })
             }
-            UndoScope::Both | UndoScope::Conversation | UndoScope::Files => HeadMove::Stay,
+            UndoScope::Both | UndoScope::Conversation | UndoScope::Files => HeadTarget::Stay,
         };
         let mut changes = self.select_change_sets(ctx, session, &chosen, &also, scope)?;
         changes.retain(|held| is_selected(&line, which, &held.row));
@@ -147,15 +147,15 @@ impl UndoSelection {
         let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
         let brought = is_whole && hidden.iter().any(|turn| is_chosen(&turn));
         let head = match (scope, brought, next) {
-            (UndoScope::Files, ..) | (_, false, _) => HeadMove::Stay,
-            (_, true, None) => HeadMove::Tip,
+            (UndoScope::Files, ..) | (_, false, _) => HeadTarget::Stay,
+            (_, true, None) => HeadTarget::Tip,
             (_, true, Some(next)) => {
-                HeadMove::To(SessionHead { message: next.message.clone(), part: None })
+                HeadTarget::To(SessionHead { message: next.message.clone(), part: None })
             }
         };
         let aside = match head {
-            HeadMove::Stay => SideEffects::default(),
-            HeadMove::Tip | HeadMove::To(_) => {
+            HeadTarget::Stay => SideEffects::default(),
+            HeadTarget::Tip | HeadTarget::To(_) => {
                 self.find_side_effects(ctx, session, &chosen, StepDirection::Redo)?
             }
         };

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use turnstone_core::change::{ChangeRoot, GitPosition};
 use turnstone_core::id::{ChangeId, MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::model::Todo;
-use turnstone_core::operation::{HeadMove, OperationKind, UndoExtent};
+use turnstone_core::operation::{HeadTarget, OperationKind, UndoExtent};
 use turnstone_core::permission::PermissionRule;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::SessionSeq;
@@ -148,7 +148,7 @@ pub struct UndoPlan {
     /// Repositories that have moved.
     pub git: Vec<RepositoryMove>,
     /// Where the session stands afterwards.
-    pub head: HeadMove,
+    pub head: HeadTarget,
     /// The to-do list afterwards; nothing: as it is.
     pub todos: Option<Vec<Todo>>,
     /// Grants that were given in what is taken back: withdrawn, and never given again (R20).
