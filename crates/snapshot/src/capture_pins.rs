@@ -18,11 +18,11 @@ use crate::snapshot_store::{SnapshotStore, StoreOpenError};
 use crate::worktree::{RootPolicy, Worktree};
 
 /// Pins captures in further groups.
-pub struct CapturePins<'s> {
+pub struct GroupPins<'s> {
     pub(crate) store: &'s SnapshotStore,
 }
 
-impl CapturePins<'_> {
+impl GroupPins<'_> {
     /// Pins captures in `group` too, oldest first, under the ids they have; what it pins already is
     /// left as it is. Returns those that this store no longer has.
     ///

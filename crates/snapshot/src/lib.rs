@@ -49,7 +49,7 @@ pub use capture::{Capture, CaptureError, CaptureMode, CaptureOutcome};
 pub use capture_catalog::CaptureCatalog;
 pub use capture_expiry::{CaptureExpiry, ExpireError, ExpiredCaptures, ExpiryStep};
 pub use capture_listing::{ListedCapture, ListedFile};
-pub use capture_pins::CapturePins;
+pub use capture_pins::GroupPins;
 pub use capture_rules::CaptureRules;
 pub use change_journal::{JournalStatus, WorktreeJournal};
 pub use coverage::{CaptureCoverage, CaptureScope, CapturedPermissions};

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::capture_catalog::CaptureCatalog;
 use crate::capture_expiry::CaptureExpiry;
-use crate::capture_pins::CapturePins;
+use crate::capture_pins::GroupPins;
 use crate::capture_rules::CaptureRules;
 use crate::change_journal::{ChangeJournal, WorktreeJournal};
 use crate::diff::CaptureDiffs;
@@ -261,8 +261,8 @@ impl SnapshotStore {
 
     /// Pinning captures in further groups.
     #[must_use]
-    pub fn pins(&self) -> CapturePins<'_> {
-        CapturePins { store: self }
+    pub fn pins(&self) -> GroupPins<'_> {
+        GroupPins { store: self }
     }
 
     /// The journal of the worktree.

@@ -257,7 +257,7 @@ fn malformed_requests_are_refused_and_owner_survives() {
         stream.write_all(bytes).unwrap();
         drop(stream.shutdown(std::net::Shutdown::Write));
         let mut answer = Vec::new();
-        // A owner that did not want the rest closes without having read it.
+        // An owner that did not want the rest closes without having read it.
         drop(stream.read_to_end(&mut answer));
         String::from_utf8_lossy(answer.get(4..).unwrap_or_default()).into_owned()
     };
@@ -272,12 +272,12 @@ fn malformed_requests_are_refused_and_owner_survives() {
     let id = owner.location().id.to_string();
     let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
     assert!(ask(&frame(&text)).contains("version"));
-    let hello = |store: &str| format!(r#"{{"version":3,"store":"{store}","request":"hello"}}"#);
+    let hello = |store: &str| format!(r#"{{"version":4,"store":"{store}","request":"hello"}}"#);
     assert!(ask(&frame(&hello("another"))).contains("missing"));
     assert!(ask(&frame(&hello(&id))).contains("hello"));
     let hostile =
         r#"{"capture_named":{"group":"x","paths":["../../etc/passwd"],"keep":false,"now":1}}"#;
-    let text = format!(r#"{{"version":3,"store":"{id}","request":{hostile}}}"#);
+    let text = format!(r#"{{"version":4,"store":"{id}","request":{hostile}}}"#);
     assert!(ask(&frame(&text)).contains("malformed"));
 
     let other = case.open();

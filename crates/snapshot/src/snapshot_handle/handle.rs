@@ -389,7 +389,7 @@ impl SnapshotHandle {
         Ok(*report)
     }
 
-    /// As [`CapturePins::pin`].
+    /// As [`GroupPins::pin`].
     ///
     /// # Errors
     ///
