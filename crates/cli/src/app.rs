@@ -7,7 +7,9 @@ use std::path::{Path, PathBuf};
 use turnstone_core::id::SessionId;
 use turnstone_core::permission::{CallerRole, parse_rule_config};
 use turnstone_core::time::EpochMillis;
-use turnstone_engine::{Engine, OverBudgetPolicy, RuleSettings};
+use turnstone_engine::{
+    Engine, EngineError, EngineSettings, OverBudgetPolicy, RecoveryReport, RuleSettings,
+};
 use turnstone_process::GitEnvironment;
 use turnstone_snapshot::MaintenanceInterval;
 use turnstone_store::{Actor, Context, DataLayout, Options, Store};
@@ -172,8 +174,24 @@ impl CliApp {
     ///
     /// [`CliError::Open`], or the configuration cannot be read.
     pub(crate) fn open_engine(&self) -> Result<Engine, CliError> {
+        Ok(Engine::open(self.engine_settings()?, self.now())?)
+    }
+
+    /// Opens the engine and runs recovery once; its result is for the caller to report.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open_engine`].
+    pub(crate) fn open_recovered_engine(
+        &self,
+        ctx: &Context,
+    ) -> Result<(Engine, Result<RecoveryReport, EngineError>), CliError> {
+        Ok(Engine::open_recovered(self.engine_settings()?, ctx)?)
+    }
+
+    fn engine_settings(&self) -> Result<EngineSettings, CliError> {
         let chosen = self.read_config()?;
-        let settings = turnstone_engine::EngineSettings {
+        Ok(EngineSettings {
             over_budget_policy: match chosen.undo {
                 UndoSetting::Required => OverBudgetPolicy::RefuseCall,
                 UndoSetting::BestEffort => OverBudgetPolicy::RunUncovered,
@@ -184,8 +202,7 @@ impl CliApp {
             snapshot_options: snapshot::creating_store_options(self)?,
             git: self.git_environment(),
             rules: self.read_permission_rules()?,
-        };
-        Ok(Engine::open(settings, self.now())?)
+        })
     }
 
     /// Environment variables passed to git.

@@ -2,7 +2,7 @@
 
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::model::Session;
-use turnstone_engine::{Engine, RecoveryReport};
+use turnstone_engine::{Engine, EngineError, RecoveryReport};
 use turnstone_store::{Actor, Context, ReadTx, SessionFilter, Store, StoreError};
 
 use crate::app::CliApp;
@@ -18,7 +18,16 @@ const SESSION_PAGE_SIZE: usize = 100;
 /// Recovers the work of dead processes and reports it.
 pub(crate) fn recover_and_report(ui: &mut Ui, engine: &Engine, ctx: &Context) {
     let opened = engine.store().turn_recovery().interrupted.len();
-    match engine.maintenance().recover_all(ctx) {
+    report_recovery(ui, opened, engine.maintenance().recover_all(ctx));
+}
+
+/// Reports what recovery did; `opened` turns were ended when the ledger was opened.
+pub(crate) fn report_recovery(
+    ui: &mut Ui,
+    opened: usize,
+    recovered: Result<RecoveryReport, EngineError>,
+) {
+    match recovered {
         Ok(RecoveryReport { interrupted, closed, finished, removed }) => {
             let turns =
                 number_format::format_counted(opened + interrupted.len(), "interrupted turn");

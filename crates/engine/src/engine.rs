@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use turnstone_core::time::EpochMillis;
-use turnstone_store::{DataLayout, Options, Store};
+use turnstone_store::{Context, DataLayout, Options, Store};
 
 use crate::captures::Captures;
 use crate::captures::snapshot_handles::SnapshotHandles;
@@ -11,6 +11,7 @@ use crate::error::Result;
 use crate::history::{History, HistoryInputs};
 use crate::id_generator::IdGenerator;
 use crate::maintenance::Maintenance;
+use crate::maintenance::recover::RecoveryReport;
 use crate::permissions::Permissions;
 use crate::projects::Projects;
 use crate::settings::EngineSettings;
@@ -41,9 +42,31 @@ impl Engine {
     ///
     /// The ledger cannot be opened.
     pub fn open(settings: EngineSettings, now: EpochMillis) -> Result<Self> {
+        let options = Options::new(DataLayout::new(&settings.data), now);
+        Self::open_with(settings, &options)
+    }
+
+    /// Opens the ledger and runs recovery, once. The engine can be used even if recovery failed: then the
+    /// error says why, and the next recovery tries again.
+    ///
+    /// # Errors
+    ///
+    /// The ledger cannot be opened.
+    pub fn open_recovered(
+        settings: EngineSettings,
+        ctx: &Context,
+    ) -> Result<(Self, Result<RecoveryReport>)> {
+        let mut options = Options::new(DataLayout::new(&settings.data), ctx.now);
+        options.recover_turns = false;
+        let engine = Self::open_with(settings, &options)?;
+        let recovered = engine.maintenance.recover_all(ctx);
+        Ok((engine, recovered))
+    }
+
+    fn open_with(settings: EngineSettings, options: &Options) -> Result<Self> {
         let EngineSettings { data, runtime, snapshot_options, git, rules, .. } = settings;
         let EngineSettings { over_budget_policy, retention_millis, .. } = settings;
-        let store = Arc::new(Store::open(&Options::new(DataLayout::new(&data), now))?);
+        let store = Arc::new(Store::open(options)?);
         let ids = Arc::new(IdGenerator::default());
         let snapshots = SnapshotHandles::new(data.clone(), runtime, snapshot_options);
         let captures = Captures::new(&store, &ids, snapshots, over_budget_policy, retention_millis);

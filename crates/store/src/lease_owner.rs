@@ -125,6 +125,15 @@ pub enum LeaseTakeover {
     Force,
 }
 
+/// A request for the lease on a session, on behalf of this process.
+#[derive(Clone, Debug)]
+pub struct LeaseRequest {
+    pub(crate) layout: DataLayout,
+    pub(crate) session: SessionId,
+    pub(crate) owner: OwnerId,
+    pub(crate) takeover: LeaseTakeover,
+}
+
 /// Takes and releases the lease of a session.
 #[derive(Clone, Copy)]
 pub struct LeaseMutations<'a> {
@@ -142,14 +151,24 @@ impl LeaseMutations<'_> {
         Ok((owner.map(OwnerId::new), epoch))
     }
 
-    /// Takes the lease on a session for `owner`. Held by the same owner, it stays as it is.
-    pub(crate) fn acquire(
+    /// Takes the lease on a session and runs `work` under it: both are committed, or neither.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] if a living process holds the lease; what `work` answers.
+    pub fn run_leased<T>(
         &self,
-        layout: &DataLayout,
-        session: &SessionId,
-        owner: &OwnerId,
-        takeover: LeaseTakeover,
-    ) -> Result<Lease> {
+        request: &LeaseRequest,
+        work: impl FnOnce(&Tx<'_>) -> Result<T>,
+    ) -> Result<(Lease, T)> {
+        let lease = self.acquire(request)?;
+        let result = self.tx.run_under_lease(&lease, work)?;
+        Ok((lease, result))
+    }
+
+    /// Takes the lease on a session for the owner of the request. Held by the same owner, it stays as it is.
+    pub(crate) fn acquire(&self, request: &LeaseRequest) -> Result<Lease> {
+        let LeaseRequest { layout, session, owner, takeover } = request;
         let num = self.tx.session_num(session)?;
         let (holder, epoch) = self.holder(num)?;
         match holder {
@@ -157,7 +176,7 @@ impl LeaseMutations<'_> {
                 return Ok(Lease { session: session.clone(), owner: holder, epoch });
             }
             Some(holder)
-                if takeover == LeaseTakeover::IfDead
+                if *takeover == LeaseTakeover::IfDead
                     && is_alive(layout, &holder, self.tx.now())? =>
             {
                 return Err(StoreError::Busy(session.clone()));
@@ -182,7 +201,11 @@ impl LeaseMutations<'_> {
 
     /// Gives a lease back. Returns false if somebody else holds it by now, or needs it: one process
     /// has one lease on a session, and another thread of it may have begun a turn meanwhile.
-    pub(crate) fn release(&self, lease: &Lease) -> Result<bool> {
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn release(&self, lease: &Lease) -> Result<bool> {
         let changed = self
             .tx
             .conn
@@ -233,11 +256,19 @@ impl<'a> SessionLeases<'a> {
         session: &SessionId,
         takeover: LeaseTakeover,
     ) -> Result<Lease> {
-        let owner = self.owner_id()?.clone();
-        let (layout, session) = (self.store.layout().clone(), session.clone());
-        self.store
-            .write(ctx, move |tx| tx.leases().acquire(&layout, &session, &owner, takeover))
-            .wait()
+        let request = self.request(session, takeover)?;
+        self.store.write(ctx, move |tx| tx.leases().acquire(&request)).wait()
+    }
+
+    /// A request for the lease on a session, to be used inside a transaction: see
+    /// [`LeaseMutations::run_leased`].
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::ReadOnly`].
+    pub fn request(&self, session: &SessionId, takeover: LeaseTakeover) -> Result<LeaseRequest> {
+        let (layout, owner) = (self.store.layout().clone(), self.owner_id()?.clone());
+        Ok(LeaseRequest { layout, session: session.clone(), owner, takeover })
     }
 
     /// True if a living process, this one included, holds the lease on a session.

@@ -42,13 +42,15 @@ pub struct Options {
     pub safety_tick: bool,
     /// Open even on a network file system.
     pub allow_network: bool,
+    /// End the turns of dead processes at once; without it the caller runs [`Store::recover_turns`].
+    pub recover_turns: bool,
 }
 
 impl Options {
     /// The usual way to open the store in `layout`.
     #[must_use]
     pub const fn new(layout: DataLayout, now: EpochMillis) -> Self {
-        Self { layout, now, safety_tick: true, allow_network: false }
+        Self { layout, now, safety_tick: true, allow_network: false, recover_turns: true }
     }
 }
 
@@ -144,9 +146,11 @@ impl Store {
         let mode = StoreAccess::Write { writer, owner };
         let (readers, recovered) = (Mutex::default(), TurnRecoveryReport::default());
         let mut store = Self { layout, blobs, watch, mode, readers, recovered };
-        let ctx = Context::system(options.now);
-        store.recovered =
-            turn_recovery::recover_turns(&store, &ctx).map_err(DatabaseOpenError::Recovery)?;
+        if options.recover_turns {
+            let ctx = Context::system(options.now);
+            store.recovered =
+                turn_recovery::recover_turns(&store, &ctx).map_err(DatabaseOpenError::Recovery)?;
+        }
         Ok(store)
     }
 

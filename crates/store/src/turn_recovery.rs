@@ -20,6 +20,7 @@ pub struct TurnRecoveryReport {
 
 /// Ends the running turns of dead owners (R28, R45).
 pub(crate) fn recover_turns(store: &Store, ctx: &Context) -> Result<TurnRecoveryReport> {
+    fail::fail_point!("store::recover_turns");
     let open = store.read_without_recovery(ctx, |r| r.turns().running())?;
     let mut done = TurnRecoveryReport::default();
     for (session, turn, owner) in open {

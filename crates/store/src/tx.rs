@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use rusqlite::{Connection, OptionalExtension};
-use turnstone_core::call_context::Context;
+use turnstone_core::call_context::{Context, Lease};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
@@ -258,6 +258,29 @@ impl<'a> Tx<'a> {
         let expected = Cell::new(ctx.expected_seq);
         let (acting, last) = (Cell::new(None), Cell::new(None));
         Self { conn, blobs, ctx, group, expected, acting, last }
+    }
+
+    /// Runs `work` in this transaction, under a lease.
+    pub(crate) fn run_under_lease<T>(
+        &self,
+        lease: &Lease,
+        work: impl FnOnce(&Tx<'_>) -> Result<T>,
+    ) -> Result<T> {
+        let ctx = self.ctx.clone().with_lease(lease);
+        let inner = Tx {
+            conn: self.conn,
+            blobs: self.blobs,
+            ctx: &ctx,
+            group: self.group,
+            expected: Cell::new(self.expected.get()),
+            acting: Cell::new(self.acting.get()),
+            last: Cell::new(self.last.get()),
+        };
+        let result = work(&inner)?;
+        self.expected.set(inner.expected.get());
+        self.acting.set(inner.acting.get());
+        self.last.set(inner.last.get());
+        Ok(result)
     }
 
     /// The moment of the call.

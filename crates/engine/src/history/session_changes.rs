@@ -13,7 +13,7 @@ use turnstone_core::operation::{SessionHead, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
 use turnstone_snapshot::PathDiff;
-use turnstone_store::{ChangeSetRow, Context, Store, TurnRow};
+use turnstone_store::{ChangeSetRow, CloseChangeSet, Context, Store, TurnRow};
 
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
@@ -29,6 +29,7 @@ use crate::history::undo::{
 type PathHistories = BTreeMap<ChangeRoot, BTreeMap<RelPath, PathHistory>>;
 
 /// What is said of the changes of a session.
+#[derive(Clone)]
 pub(crate) enum ChangeSummaryUpdate {
     /// It has changed nothing: what was said stays.
     Unchanged,
@@ -101,19 +102,21 @@ impl SessionChanges {
         self.of_turns(ctx, session, &turns)
     }
 
-    /// What is to be said of the changes of a session when a turn of it ends.
+    /// The summary to store when a turn of a session ends; `closing` are change sets that the same
+    /// commit closes.
     pub(crate) fn summarize_at_turn_end(
         &self,
         ctx: &Context,
         session: &SessionId,
         turn: &TurnId,
+        closing: &[CloseChangeSet],
     ) -> Result<ChangeSummaryUpdate> {
         let touched = self.store.read(ctx, |r| {
             Ok(!r.change_sets().of_turn(session, turn)?.is_empty()
                 || !r.sessions().children(session)?.is_empty())
         })?;
         match touched {
-            true => self.summarize(ctx, session, &[]),
+            true => self.summarize(ctx, session, &[], closing),
             false => Ok(ChangeSummaryUpdate::Unchanged),
         }
     }
@@ -126,9 +129,11 @@ impl SessionChanges {
         ctx: &Context,
         session: &SessionId,
         taken: &[UndoneChangeSet],
+        closing: &[CloseChangeSet],
     ) -> Result<ChangeSummaryUpdate> {
         let line = self.store.read(ctx, |r| Timeline::read(r, session))?;
-        let mut changes = self.of_session(ctx, session, &line)?;
+        let turns: Vec<&TurnRow> = line.turns.iter().collect();
+        let mut changes = self.of_turns_closing(ctx, session, &turns, closing)?;
         if changes.is_empty() {
             return Ok(ChangeSummaryUpdate::Unchanged);
         }
@@ -147,7 +152,7 @@ impl SessionChanges {
 
     /// Writes down what is to be said of the changes of a session, if that is something else.
     pub(crate) fn update_summary(&self, ctx: &Context, session: &SessionId) -> Result<()> {
-        let (stated, name) = (self.summarize(ctx, session, &[])?, session.clone());
+        let (stated, name) = (self.summarize(ctx, session, &[], &[])?, session.clone());
         let restate = move |tx: &turnstone_store::Tx<'_>| stated.write(tx, &name);
         Ok(self.store.write(ctx, restate).wait()?)
     }
@@ -259,7 +264,11 @@ impl SessionChanges {
         let from = rows.iter().map(|row| row.span().0).min().unwrap_or(LogCursor(0));
         let to = rows.iter().filter_map(|row| row.span().1).max().unwrap_or(from);
         let mut all = self.store.read(ctx, |r| r.change_sets().between(store, from, to))?;
-        all.retain(|row| row.copied.is_none());
+        // A set that is about to be closed is stored as open; `rows` knows what it will be.
+        let is_closing = |row: &ChangeSetRow| {
+            rows.iter().any(|own| own.set.id == row.set.id && row.closed.is_none())
+        };
+        all.retain(|row| row.copied.is_none() && !is_closing(row));
         let known: BTreeSet<ChangeId> = all.iter().map(|row| row.set.id.clone()).collect();
         let copies = rows.iter().filter(|row| !known.contains(&row.set.id));
         all.extend(copies.map(|row| (*row).clone()));
@@ -275,6 +284,17 @@ impl SessionChanges {
         session: &SessionId,
         turns: &[&TurnRow],
     ) -> Result<Vec<SelectedChangeSet>> {
+        self.of_turns_closing(ctx, session, turns, &[])
+    }
+
+    /// The same, with change sets as they will be when they are closed.
+    fn of_turns_closing(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turns: &[&TurnRow],
+        closing: &[CloseChangeSet],
+    ) -> Result<Vec<SelectedChangeSet>> {
         let held = self.store.read(ctx, |r| {
             let mut rows = Vec::new();
             for turn in turns {
@@ -287,6 +307,7 @@ impl SessionChanges {
                     rows.extend(around.map(|turn| (turn.id.clone(), row)));
                 }
             }
+            rows.iter_mut().for_each(|(_, row)| close_row(row, closing));
             rows.retain(|(_, row)| row.closed.is_some());
             rows.sort_by_key(|(_, row)| row.closed);
             let held = |(turn, row): (TurnId, ChangeSetRow)| {
@@ -297,4 +318,15 @@ impl SessionChanges {
         })?;
         Ok(held)
     }
+}
+
+/// Makes an open row what it will be once it is closed.
+fn close_row(row: &mut ChangeSetRow, closing: &[CloseChangeSet]) {
+    let Some(close) = closing.iter().find(|it| it.id == row.set.id && row.closed.is_none()) else {
+        return;
+    };
+    row.set.evidence = close.evidence;
+    row.set.changes.clone_from(&close.changes);
+    row.after.clone_from(&close.after);
+    row.closed = Some(LogCursor(i64::MAX));
 }

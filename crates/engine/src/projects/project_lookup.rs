@@ -197,12 +197,41 @@ impl Projects {
         self.create_session_in(ctx, &project.id, &root, directory, new)
     }
 
+    /// A new session in a directory, which the caller stores.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::open`].
+    pub fn draft_session(
+        &self,
+        ctx: &Context,
+        directory: &Path,
+        new: &NewSession,
+    ) -> Result<Session> {
+        let OpenedProject { project, root, .. } = self.open(ctx, directory)?;
+        self.draft_session_in(ctx, &project.id, &root, directory, new)
+    }
+
     /// Makes a session in a directory whose project is known; `git` is not asked again.
     ///
     /// # Errors
     ///
     /// The directory is not there, or the ledger refused.
     pub fn create_session_in(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        root: &Path,
+        directory: &Path,
+        new: &NewSession,
+    ) -> Result<Session> {
+        let session = self.draft_session_in(ctx, project, root, directory, new)?;
+        let made = session.clone();
+        self.store.write(ctx, move |tx| tx.sessions().create(&made)).wait()?;
+        Ok(session)
+    }
+
+    fn draft_session_in(
         &self,
         ctx: &Context,
         project: &ProjectId,
@@ -229,8 +258,6 @@ impl Projects {
         session.model.clone_from(&new.model);
         session.metadata.clone_from(&new.metadata);
         session.permission.clone_from(&new.permission);
-        let made = session.clone();
-        self.store.write(ctx, move |tx| tx.sessions().create(&made)).wait()?;
         Ok(session)
     }
 

@@ -250,12 +250,13 @@ impl Turns {
         (outcome, error): (TurnOutcome, Option<turnstone_core::model::MessageFailure>),
     ) -> Result<()> {
         let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
+        let lease = turn.lease.clone();
         let write = move |tx: &Tx<'_>| {
             tx.messages().put(&answer)?;
-            tx.turns().end(&end)
+            tx.turns().end(&end)?;
+            tx.leases().release(&lease)
         };
         self.store.write(&turn.context(ctx), write).wait()?;
-        self.store.leases().release(ctx, &turn.lease)?;
         Ok(())
     }
 

@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use turnstone_core::id::{MessageId, SessionId, TurnId};
-use turnstone_core::model::{Message, MessageFailure, Part};
+use turnstone_core::model::{Message, MessageFailure, Part, Session};
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    Context, EndTurn, Lease, LeaseTakeover, NewTurn, Store, StoreError, TurnEndOutcome, Tx,
+    CloseChangeSet, Context, EndTurn, Lease, LeaseTakeover, NewTurn, Store, StoreError,
+    TurnEndOutcome, Tx,
 };
 
 use crate::error::Result;
@@ -14,9 +15,6 @@ use crate::history::session_branch::SessionBranches;
 use crate::history::session_changes::SessionChanges;
 use crate::history::session_recovery::SessionRecovery;
 use crate::id_generator::IdGenerator;
-
-/// So often a turn is begun again if its lease slipped away.
-const MAX_LEASE_ATTEMPTS: usize = 100;
 
 /// What begins a turn: the message of a person, its agent and model in it.
 #[derive(Clone, Debug)]
@@ -66,40 +64,57 @@ impl TurnLifecycle {
     /// [`StoreError::Busy`] while a turn or an operation of the session is open.
     pub(crate) fn begin(&self, ctx: &Context, prompt: Prompt) -> Result<Turn> {
         let session = prompt.message.session.clone();
-        self.recovery.recover(ctx, &session)?;
-        let ctx = &self.branches.branch_at_head(ctx, &session)?;
+        let ctx = &self.prepare(ctx, &session)?;
+        self.begin_prepared(ctx, None, prompt, |_| Ok(()))
+    }
+
+    /// Makes a session ready for a turn: recovered, and with its head at the end. Returns the context of
+    /// the writes that follow.
+    pub(crate) fn prepare(&self, ctx: &Context, session: &SessionId) -> Result<Context> {
+        self.recovery.recover(ctx, session)?;
+        self.branches.branch_at_head(ctx, session)
+    }
+
+    /// Begins a turn in a session that is ready for it, or in a new one, which is created with it;
+    /// `more` is written with the turn. One commit.
+    pub(crate) fn begin_prepared(
+        &self,
+        ctx: &Context,
+        created: Option<Session>,
+        prompt: Prompt,
+        more: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Send + 'static,
+    ) -> Result<Turn> {
+        let session = prompt.message.session.clone();
         let id = self.id_generator.new_turn_id(ctx.now)?;
         let new = NewTurn { id: id.clone(), message: prompt.message, parts: prompt.parts };
         let (name, turn) = (session.clone(), id.clone());
-        let begin = move |tx: &Tx<'_>| {
-            tx.turns().begin(&new)?;
-            tx.turns().transition(&name, &turn, &TurnEvent::Started).map(drop)
+        let request = self.store.leases().request(&session, LeaseTakeover::IfDead)?;
+        let write = move |tx: &Tx<'_>| {
+            if let Some(session) = &created {
+                tx.sessions().create(session)?;
+            }
+            tx.leases().run_leased(&request, |tx| {
+                tx.turns().begin(&new)?;
+                tx.turns().transition(&name, &turn, &TurnEvent::Started)?;
+                more(tx)
+            })
         };
-        self.begin_leased(ctx, &session, &id, begin)
+        let (lease, ()) = self.store.write(ctx, write).wait()?;
+        Ok(Turn { session, id, lease })
     }
 
-    /// Takes the lease of a session and begins a turn under it, or gives it back.
+    /// Takes the lease of a session and begins a turn under it, in one commit.
     pub(crate) fn begin_leased(
         &self,
         ctx: &Context,
         session: &SessionId,
         id: &TurnId,
-        begin: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Clone + Send + 'static,
+        begin: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Send + 'static,
     ) -> Result<Turn> {
-        for _ in 0..MAX_LEASE_ATTEMPTS {
-            let lease = self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead)?;
-            let turn = Turn { session: session.clone(), id: id.clone(), lease };
-            match self.store.write(&turn.context(ctx), begin.clone()).wait() {
-                Ok(()) => return Ok(turn),
-                // Another thread of this process ended a turn and gave back the lease both had.
-                Err(StoreError::Fenced(_)) => {}
-                Err(error) => {
-                    self.store.leases().release(ctx, &turn.lease)?;
-                    return Err(error.into());
-                }
-            }
-        }
-        Err(StoreError::Busy(session.clone()).into())
+        let request = self.store.leases().request(session, LeaseTakeover::IfDead)?;
+        let write = move |tx: &Tx<'_>| tx.leases().run_leased(&request, &begin);
+        let (lease, ()) = self.store.write(ctx, write).wait()?;
+        Ok(Turn { session: session.clone(), id: id.clone(), lease })
     }
 
     /// Ends a turn, once: open tools and messages are closed with it, and the figures of what the
@@ -115,16 +130,46 @@ impl TurnLifecycle {
         outcome: TurnOutcome,
         error: Option<MessageFailure>,
     ) -> Result<TurnEndOutcome> {
+        self.end_with(ctx, turn, (outcome, error), Vec::new(), |_| Ok(()))
+    }
+
+    /// Ends a turn and closes change sets of it, in one commit; `more` is written before the end.
+    pub(crate) fn end_with(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        (outcome, error): (TurnOutcome, Option<MessageFailure>),
+        closed: Vec<CloseChangeSet>,
+        more: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Clone + Send + 'static,
+    ) -> Result<TurnEndOutcome> {
         let end = EndTurn { session: turn.session.clone(), turn: turn.id.clone(), outcome, error };
-        let stated = self.changes.summarize_at_turn_end(ctx, &turn.session, &turn.id)?;
-        let end_it = move |tx: &turnstone_store::Tx<'_>| {
-            // First: nothing is said of a session after its turn has ended.
-            stated.write(tx, &end.session)?;
-            tx.turns().end(&end)
+        let summary = self.changes.summarize_at_turn_end(ctx, &turn.session, &turn.id, &closed)?;
+        let lease = turn.lease.clone();
+        let write = move |tx: &Tx<'_>, closed: &[CloseChangeSet]| {
+            closed
+                .iter()
+                .try_for_each(|set| tx.change_sets().close(&end.session, set).map(drop))?;
+            more(tx)?;
+            // Before the end: after its turn has ended, nothing is written to a session.
+            summary.write(tx, &end.session)?;
+            let ended = tx.turns().end(&end)?;
+            tx.leases().release(&lease)?;
+            Ok(ended)
         };
-        let ended = self.store.write(&turn.context(ctx), end_it).wait()?;
-        self.store.leases().release(ctx, &turn.lease)?;
-        Ok(ended)
+        let context = turn.context(ctx);
+        let (all, sets, write_again) = (closed.clone(), closed, write.clone());
+        match self.store.write(&context, move |tx| write(tx, &all)).wait() {
+            // Too much for one transaction: the change sets get one each.
+            Err(StoreError::TooLarge { .. }) if !sets.is_empty() => {
+                for set in sets {
+                    let name = turn.session.clone();
+                    let close = move |tx: &Tx<'_>| tx.change_sets().close(&name, &set);
+                    self.store.write(&context, close).wait()?;
+                }
+                Ok(self.store.write(&context, move |tx| write_again(tx, &[])).wait()?)
+            }
+            ended => Ok(ended?),
+        }
     }
 
     /// A new id for a message of a session: it sorts after those that are there.

@@ -1,14 +1,15 @@
 //! Commands as turns, at the level of the engine; the program itself is tested with `cli`.
 
-use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use turnstone_core::change::Evidence;
 use turnstone_core::model::{PartBody, ToolState};
 use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_core::turn::{TurnEvent, TurnState};
 use turnstone_engine::{
-    AbortOutcome, CommandEnd, CommandExecution, Engine, EngineError, NewSession, UndoOptions,
-    UndoTarget,
+    AbortOutcome, CommandEnd, CommandExecution, Engine, EngineError, EngineSettings, NewSession,
+    UndoOptions, UndoTarget,
 };
 use turnstone_process::{CommandExit, OutputLimits, OutputRecorder, OutputSource, ProcessGroupId};
 use turnstone_snapshot::{CaptureMode, PinGroup};
@@ -252,4 +253,45 @@ fn large_directory_is_watched_instead_of_walked() {
     let vault =
         case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
     assert_eq!(vault.maintenance().start_journal().expect("a keeper").audits, 1);
+}
+
+/// Proves R22 and R45. Before the command runs, one commit stores session, turn, messages and tool call, one the
+/// window with its capture, one the process group; after it, one commit stores everything else.
+#[test]
+fn short_command_costs_one_recovery_and_four_commits() {
+    let case = EngineFixture::new();
+    let (data, root) = (case.dir.path().join("data"), case.root());
+    drop(begin(&case));
+    drop(case.engine);
+    let scenario = fail::FailScenario::setup();
+    let recoveries = Arc::new(AtomicUsize::new(0));
+    let counted = recoveries.clone();
+    let count = move || {
+        counted.fetch_add(1, Ordering::SeqCst);
+    };
+    fail::cfg_callback("store::recover_turns", count).expect("set");
+    let settings = EngineSettings::new(&data);
+
+    let (engine, recovered) = Engine::open_recovered(settings, &ctx()).expect("opens");
+    recovered.expect("recovers");
+    let commits = || engine.store().writer_stats().expect("writes").commits();
+    let (commands, before) = (engine.turns().commands(), commits());
+    let session = engine.projects().draft_session(&ctx(), &root, &NewSession::default());
+    let session = session.expect("a session");
+    let mut execution =
+        commands.begin_exec_in_new_session(&ctx(), &session, "true").expect("begins");
+    commands.record_process_group(&ctx(), &mut execution, &dead_group()).expect("recorded");
+    fs_err::write(root.join("new"), "new").expect("written");
+    let closed = commands.end(&ctx(), execution, &exited("done")).expect("ends");
+
+    assert_eq!(commits() - before, 4);
+    assert_eq!(recoveries.load(Ordering::SeqCst), 1);
+    assert_eq!(closed.expect("compared").changes.len(), 1);
+    let stored = engine.store().read(&ctx(), |r| r.sessions().get(&session.id)).expect("stored");
+    assert_eq!(stored.summary.map(|it| it.files), Some(1.into()), "the summary has the change");
+    assert!(
+        !engine.store().leases().is_held(&ctx(), &session.id).expect("known"),
+        "the lease is free"
+    );
+    scenario.teardown();
 }

@@ -73,15 +73,19 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<ProgramE
 }
 
 fn execute(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<u8, CliError> {
-    let (engine, ctx) = (app.open_engine()?, app.context());
-    session_lookup::recover_and_report(ui, &engine, &ctx);
+    let ctx = app.context();
+    let (engine, recovered) = app.open_recovered_engine(&ctx)?;
+    session_lookup::report_recovery(ui, 0, recovered);
     let line = quote_command(&args.command);
     let place = match &args.worktree {
         Some(name) => find_or_create_worktree(ui, app, &engine, &ctx, name)?,
         None => app.directory()?.to_owned(),
     };
-    let session = resolve_or_create_session(app, &engine, &ctx, args, &line, &place)?;
-    let begin = || engine.turns().commands().begin_exec(&ctx, &session, &line);
+    let (session, is_new) = resolve_or_draft_session(app, &engine, &ctx, args, &line, &place)?;
+    let begin = || match is_new {
+        true => engine.turns().commands().begin_exec_in_new_session(&ctx, &session, &line),
+        false => engine.turns().commands().begin_exec(&ctx, &session, &line),
+    };
     let mut execution = ui.with_spinner("capturing the directory for undo", begin)?;
     warn_undo_limits(ui, &session, &execution);
     let ExecutionResult { end, code, left_running: left } =
@@ -114,15 +118,15 @@ fn execute(ui: &mut Ui, app: &CliApp, args: &ExecArgs) -> Result<u8, CliError> {
     Ok(u8::try_from(code & 0xff).unwrap_or(EXIT_NOT_STARTED))
 }
 
-/// The given session, or a new one.
-fn resolve_or_create_session(
+/// The given session, or a new one (true), which is stored with the turn.
+fn resolve_or_draft_session(
     app: &CliApp,
     engine: &Engine,
     ctx: &Context,
     args: &ExecArgs,
     line: &str,
     directory: &Path,
-) -> Result<Session, CliError> {
+) -> Result<(Session, bool), CliError> {
     if let Some(prefix) = &args.session {
         let session = session_lookup::resolve_session_or_newest(app, engine, ctx, Some(prefix))?;
         let projects = engine.store().read(ctx, |r| r.projects().list())?;
@@ -133,7 +137,7 @@ fn resolve_or_create_session(
                 hint: Some(format!("run it in {home}, or omit --session")),
             });
         }
-        return Ok(session);
+        return Ok((session, false));
     }
     let title = args
         .title
@@ -144,7 +148,7 @@ fn resolve_or_create_session(
         parent: find_parent_session(app, engine, ctx)?,
         ..NewSession::default()
     };
-    Ok(engine.projects().create_session(ctx, directory, &new)?)
+    Ok((engine.projects().draft_session(ctx, directory, &new)?, true))
 }
 
 /// Finds the worktree of this name or creates it.

@@ -127,7 +127,7 @@ impl OperationRunner {
         let mut stated = Vec::new();
         let others = plan.also.iter().map(|(other, _)| other);
         for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
-            stated.push((one.clone(), self.changes.summarize(ctx, one, &done.taken)?));
+            stated.push((one.clone(), self.changes.summarize(ctx, one, &done.taken, &[])?));
         }
         let behind = match &done.head {
             HeadTarget::To(head) => self.changes.diff_after_head(ctx, &plan.session, head)?,

@@ -173,7 +173,18 @@ impl ToolCalls {
         part: Option<&PartId>,
     ) -> Result<TrackedCall> {
         let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-        let (vault, before) = match self.snapshots.access(&session, ctx.now)? {
+        self.open_window_in(ctx, turn, &session, part)
+    }
+
+    /// The same in a session that the caller has read.
+    pub(crate) fn open_window_in(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        session: &Session,
+        part: Option<&PartId>,
+    ) -> Result<TrackedCall> {
+        let (vault, before) = match self.snapshots.access(session, ctx.now)? {
             SnapshotAccess::Available(vault) => {
                 let group = session_pin_group(&turn.session);
                 let before = self.captures.capture_by_policy(ctx, &vault, &group, None)?;
@@ -181,7 +192,7 @@ impl ToolCalls {
             }
             SnapshotAccess::Refused(_) => (None, None),
         };
-        self.record_open_call(ctx, turn, part, &session, vault, None, before)
+        self.record_open_call(ctx, turn, part, session, vault, None, before)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the two ways to open meet here")]
@@ -240,6 +251,24 @@ impl ToolCalls {
     ///
     /// The capture or the ledger failed; the change set stays open and recovery closes it.
     pub fn close(&self, ctx: &Context, turn: &Turn, call: &TrackedCall) -> Result<ClosedCall> {
+        let (closed, sets) = self.compare(ctx, turn, call)?;
+        // One commit each: together, large sets would not fit a transaction.
+        let mut context = turn.context(ctx);
+        for set in sets {
+            let name = turn.session.clone();
+            self.store.write(&context, move |tx| tx.change_sets().close(&name, &set)).wait()?;
+            context = turn.context(&ctx.without_expected_seq());
+        }
+        Ok(closed)
+    }
+
+    /// Finds out what a call changed, in all roots; returns what closes its change sets.
+    pub(crate) fn compare(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        call: &TrackedCall,
+    ) -> Result<(ClosedCall, Vec<CloseChangeSet>)> {
         let evidence = match call.named {
             Some(_) => Evidence::Named,
             None => Evidence::Window,
@@ -277,15 +306,14 @@ impl ToolCalls {
                 .as_ref()
                 .and_then(|vault| read_git_position(Path::new(&vault.location().root))),
         };
-        let name = turn.session.clone();
         let not_covered = close.not_covered;
-        self.store
-            .write(&turn.context(ctx), move |tx| tx.change_sets().close(&name, &close))
-            .wait()?;
-        let settled = ctx.without_expected_seq();
-        let beside = call.other_roots.iter().map(|call| self.close(&settled, turn, call));
-        let beside = beside.collect::<Result<_>>()?;
-        Ok(ClosedCall { id: call.id.clone(), changes, not_covered, other_roots: beside })
+        let (mut other_roots, mut sets) = (Vec::new(), vec![close]);
+        for other in &call.other_roots {
+            let (closed, more) = self.compare(ctx, turn, other)?;
+            other_roots.push(closed);
+            sets.extend(more);
+        }
+        Ok((ClosedCall { id: call.id.clone(), changes, not_covered, other_roots }, sets))
     }
 
     pub(crate) fn reopen(&self, ctx: &Context, row: ChangeSetRow) -> Result<TrackedCall> {

@@ -61,6 +61,20 @@ pub struct ConcurrentCommand {
     pub title: String,
 }
 
+/// Whether the session of a command is stored, or to be created with its turn.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum SessionOrigin {
+    Stored,
+    New,
+}
+
+/// The messages of a command.
+struct CommandRows {
+    prompt: Prompt,
+    answer: Message,
+    part: Part,
+}
+
 /// Commands that run as turns.
 #[derive(Clone)]
 pub struct Commands {
@@ -85,7 +99,21 @@ impl Commands {
         session: &Session,
         line: &str,
     ) -> Result<CommandExecution> {
-        self.begin_command(ctx, session, CommandOrigin::Exec, line)
+        self.begin_command(ctx, (session, SessionOrigin::Stored), CommandOrigin::Exec, line)
+    }
+
+    /// The same in a session that does not exist yet: it is created in the commit that begins the turn.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::begin_exec`].
+    pub fn begin_exec_in_new_session(
+        &self,
+        ctx: &Context,
+        session: &Session,
+        line: &str,
+    ) -> Result<CommandExecution> {
+        self.begin_command(ctx, (session, SessionOrigin::New), CommandOrigin::Exec, line)
     }
 
     /// The same for a command that a person runs in a conversation with a model.
@@ -110,90 +138,100 @@ impl Commands {
                 return Err(StoreError::Conflict { kind: "message", id }.into());
             }
         }
-        self.begin_command(ctx, session, CommandOrigin::Shell(Box::new(shell)), line)
+        let origin = CommandOrigin::Shell(Box::new(shell));
+        self.begin_command(ctx, (session, SessionOrigin::Stored), origin, line)
     }
 
     fn begin_command(
         &self,
         ctx: &Context,
-        session: &Session,
-        manner: CommandOrigin,
+        (session, session_origin): (&Session, SessionOrigin),
+        origin: CommandOrigin,
         line: &str,
     ) -> Result<CommandExecution> {
-        let prompt = self.command_prompt(ctx, session, &manner, line)?;
-        let asked = prompt.message.id.clone();
-        let turn = self.lifecycle.begin(ctx, prompt)?;
-        let opened = self.open_command(ctx, &turn, session, (&asked, manner), line);
-        if let Err(error) = &opened {
-            let failure = MessageFailure::new(MessageFailureKind::UnknownError, &error.to_string());
-            self.lifecycle.end(ctx, &turn, TurnOutcome::Failed, Some(failure))?;
+        let (ctx, newest) = match session_origin {
+            SessionOrigin::New => (ctx.clone(), None),
+            SessionOrigin::Stored => {
+                let ctx = self.lifecycle.prepare(ctx, &session.id)?;
+                let newest =
+                    self.store.read(&ctx, |r| r.messages().greatest_recent_id(&session.id))?;
+                (ctx, newest)
+            }
+        };
+        let (ctx, rows) = (&ctx, self.build_rows(&ctx, session, newest, &origin, line)?);
+        let created = (session_origin == SessionOrigin::New).then(|| session.clone());
+        let (answer, part) = (rows.answer.clone(), rows.part.clone());
+        let (name, now) = (session.id.clone(), ctx.now);
+        let more = move |tx: &turnstone_store::Tx<'_>| {
+            tx.messages().put(&answer)?;
+            tx.messages().put_part(&part)?;
+            // The session that was used last is the newest of its directory.
+            tx.sessions().update(&name, |session| {
+                session.time.updated = serde_json::Number::from(now.0);
+                Ok(())
+            })?;
+            Ok(())
+        };
+        let turn = self.lifecycle.begin_prepared(ctx, created, rows.prompt, more)?;
+        // What the caller relied on held when the turn began (R43).
+        let ctx = &ctx.without_expected_seq();
+        let opened = self.open_command(ctx, &turn, session, &rows.part);
+        match opened {
+            Ok((call, concurrent)) => Ok(CommandExecution {
+                turn,
+                call,
+                concurrent,
+                origin,
+                began: ctx.now,
+                answer: rows.answer,
+                part: rows.part,
+            }),
+            Err(error) => {
+                let failure =
+                    MessageFailure::new(MessageFailureKind::UnknownError, &error.to_string());
+                self.lifecycle.end(ctx, &turn, TurnOutcome::Failed, Some(failure))?;
+                Err(error)
+            }
         }
-        opened
     }
 
-    fn command_prompt(
+    /// The messages of a command: its prompt, and the answer with the running tool call.
+    fn build_rows(
         &self,
         ctx: &Context,
         session: &Session,
-        manner: &CommandOrigin,
+        newest: Option<MessageId>,
+        origin: &CommandOrigin,
         line: &str,
-    ) -> Result<Prompt> {
-        let id = match manner.message() {
+    ) -> Result<CommandRows> {
+        let asked = match origin.message() {
             Some(id) => id.clone(),
-            None => self.lifecycle.new_message_id(ctx, &session.id)?,
+            None => self.id_generator.new_message_id_after(newest.as_ref(), ctx.now)?,
         };
-        let message = command_messages::prompt_message(id, &session.id, manner, ctx.now)?;
-        let text = command_messages::prompt_text_part(
-            self.id_generator.new_part_id(ctx.now)?,
-            &message,
-            manner,
-            line,
-        );
-        Ok(Prompt { message, parts: vec![text] })
+        let newest = newest.filter(|newest| newest.as_str() > asked.as_str());
+        let after = newest.as_ref().unwrap_or(&asked);
+        let id = self.id_generator.new_message_id_after(Some(after), ctx.now)?;
+        let answer = command_messages::answer_message(id, session, (&asked, origin), ctx.now)?;
+        let message = command_messages::prompt_message(asked, &session.id, origin, ctx.now)?;
+        let text_id = self.id_generator.new_part_id(ctx.now)?;
+        let text = command_messages::prompt_text_part(text_id, &message, origin, line);
+        let part_id = self.id_generator.new_part_id(ctx.now)?;
+        let part = command_messages::running_call_part(part_id, &answer, origin, line, ctx.now);
+        Ok(CommandRows { prompt: Prompt { message, parts: vec![text] }, answer, part })
     }
 
+    /// Captures what is there before the command runs and opens its window.
     fn open_command(
         &self,
         ctx: &Context,
         turn: &Turn,
         session: &Session,
-        (asked, manner): (&MessageId, CommandOrigin),
-        line: &str,
-    ) -> Result<CommandExecution> {
-        // What the caller relied on held when the turn began (R43).
-        let ctx = &ctx.without_expected_seq();
-        let id = self.lifecycle.new_message_id(ctx, &session.id)?;
-        let answer = command_messages::answer_message(id, session, (asked, &manner), ctx.now)?;
-        let part = command_messages::running_call_part(
-            self.id_generator.new_part_id(ctx.now)?,
-            &answer,
-            &manner,
-            line,
-            ctx.now,
-        );
-        let (put, with, name, now) = (answer.clone(), part.clone(), session.id.clone(), ctx.now);
-        let write = move |tx: &turnstone_store::Tx<'_>| {
-            tx.messages().put(&put)?;
-            tx.messages().put_part(&with)?;
-            // The session that was used last is the newest of its directory.
-            tx.sessions().update(&name, |session| {
-                session.time.updated = serde_json::Number::from(now.0);
-                Ok(())
-            })
-        };
-        self.store.write(&turn.context(ctx), write).wait()?;
+        part: &Part,
+    ) -> Result<(TrackedCall, Vec<ConcurrentCommand>)> {
         self.watch_if_large(ctx, session)?;
-        let call = self.calls.open_window(ctx, turn, Some(&part.id))?;
-        let beside = self.find_concurrent_commands(ctx, &call)?;
-        Ok(CommandExecution {
-            turn: turn.clone(),
-            call,
-            concurrent: beside,
-            origin: manner,
-            began: ctx.now,
-            answer,
-            part,
-        })
+        let call = self.calls.open_window_in(ctx, turn, session, Some(&part.id))?;
+        let concurrent = self.find_concurrent_commands(ctx, &call)?;
+        Ok((call, concurrent))
     }
 
     /// Starts the journal where a second walk would be dear: then what the command changed is named

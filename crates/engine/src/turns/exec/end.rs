@@ -50,8 +50,7 @@ impl Commands {
         end: &CommandEnd,
     ) -> Result<Option<ClosedCall>> {
         let ctx = &ctx.without_expected_seq();
-        let CommandExecution { turn, call, origin: manner, began, mut answer, mut part, .. } =
-            execution;
+        let CommandExecution { turn, call, origin, began, mut answer, mut part, .. } = execution;
         // Who waited so long does not notice a walk: the journal is compared with one first (R8),
         // and if it missed something the capture walks.
         if let Some(vault) =
@@ -59,23 +58,21 @@ impl Commands {
         {
             vault.maintenance().audit_journal(ctx.now).map_err(crate::EngineError::from)?;
         }
-        // Whatever still runs writes on: recovery waits for it before it closes the window.
-        let closed = match end {
+        // What still runs keeps writing: recovery waits for it before it closes the window.
+        let (closed, sets) = match end {
             CommandEnd::Exited { .. } | CommandEnd::NotStarted(_) => {
-                Some(self.calls.close(ctx, &turn, &call)?)
+                let (closed, sets) = self.calls.compare(ctx, &turn, &call)?;
+                (Some(closed), sets)
             }
-            CommandEnd::Lost(_) => None,
+            CommandEnd::Lost(_) => (None, Vec::new()),
         };
-        let (outcome, failure) = match end {
+        let mut rows = None;
+        let outcome = match end {
             CommandEnd::Exited { exit, kept, aborted } => {
-                let (output, facts) = render_result(&manner, *exit, kept, *aborted);
+                let (output, facts) = render_result(&origin, *exit, kept, *aborted);
                 command_messages::complete_call(&mut part, output, &facts, ctx.now);
-                command_messages::complete_answer(&mut answer, &manner, ctx.now);
-                let write = move |tx: &turnstone_store::Tx<'_>| {
-                    tx.messages().put_part(&part)?;
-                    tx.messages().put(&answer)
-                };
-                self.store.write(&turn.context(ctx), write).wait()?;
+                command_messages::complete_answer(&mut answer, &origin, ctx.now);
+                rows = Some((part, answer));
                 match exit {
                     CommandExit::Code(_) if !aborted => (TurnOutcome::Completed, None),
                     CommandExit::Code(_) | CommandExit::Signal(_) => (TurnOutcome::Aborted, None),
@@ -86,20 +83,27 @@ impl Commands {
                 Some(MessageFailure::new(MessageFailureKind::UnknownError, why)),
             ),
         };
-        self.lifecycle.end(ctx, &turn, outcome, failure)?;
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            if let Some((part, answer)) = &rows {
+                tx.messages().put_part(part)?;
+                tx.messages().put(answer)?;
+            }
+            Ok(())
+        };
+        self.lifecycle.end_with(ctx, &turn, outcome, sets, write)?;
         Ok(closed)
     }
 }
 
 /// What a command said, and what is known of it.
 fn render_result(
-    manner: &CommandOrigin,
+    origin: &CommandOrigin,
     exit: CommandExit,
     kept: &RecordedOutput,
     aborted: bool,
 ) -> (String, serde_json::Value) {
     let (mut output, mut facts) = (format_output(kept), output_metadata(exit, kept));
-    if matches!(manner, CommandOrigin::Shell(_)) {
+    if matches!(origin, CommandOrigin::Shell(_)) {
         if aborted {
             output.push_str(ABORTED);
         }
