@@ -1,4 +1,4 @@
-//! The program of the headline test: an agent that does what it is told and may die anywhere.
+//! The program of the headline test: an agent that follows its script and may die anywhere.
 //!
 //! `headline worker DIR SESSION` opens the engine on `DIR/data`, recovers what dead processes left,
 //! and does one order per line of its input; each line of its output is the answer to one. `headline
@@ -256,8 +256,8 @@ impl Agent {
             }
         })?;
         let gap = cursors.windows(2).find(|pair| pair[1] != pair[0] + 1).map(<[i64]>::to_vec);
-        let vault = self.engine.snapshots().open(&self.dir.join("work"), ctx.now)?;
-        let used = vault.reader().usage()?;
+        let handle = self.engine.snapshots().open(&self.dir.join("work"), ctx.now)?;
+        let used = handle.reader().usage()?;
         let open = self.engine.store().read(&ctx, |r| r.expiry().unfinished())?;
         Ok(json!({ "gap": gap, "used": used, "expiring": open.len() }))
     }

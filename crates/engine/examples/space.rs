@@ -110,7 +110,7 @@ fn fill(dir: &Path, count: u64) -> Fallible {
     Ok(())
 }
 
-/// Turns that are taken back around what a person wrote: only the guard has that, and a guard goes.
+/// Turns that are undone around what a person wrote: only the guard has that, and a guard can be evicted.
 fn guards(dir: &Path, count: u64) -> Fallible {
     let engine = open(dir)?;
     let session: turnstone_core::id::SessionId = "ses_a".parse()?;

@@ -30,7 +30,7 @@ pub enum EngineError {
     /// The snapshot store refused.
     #[error(transparent)]
     Snapshot(#[from] SnapshotError),
-    /// The directory a session belongs to is not there any more.
+    /// The directory of a session does not exist any more.
     #[error(
         "the directory {path} of session {session} no longer exists; `project relink` sets its new location"
     )]
@@ -40,13 +40,13 @@ pub enum EngineError {
         /// The directory it had.
         path: PathBuf,
     },
-    /// The directory whose files were changed is not there any more, and nobody said where it went.
+    /// The directory whose files were changed does not exist any more, and no store knows where it moved.
     #[error("the directory {path} no longer exists; `project relink` sets its new location")]
     DirectoryGone {
         /// The directory.
         path: PathBuf,
     },
-    /// No directory of a project is there any more.
+    /// No directory of a project exists any more.
     #[error(
         "the directory {path} of project {project} no longer exists; `project relink` sets its new location"
     )]
@@ -62,7 +62,7 @@ pub enum EngineError {
     /// There is no turn before the head.
     #[error("session {0} has nothing left to undo")]
     NothingToUndo(SessionId),
-    /// Nothing is taken back.
+    /// There is nothing to redo.
     #[error("session {0} has nothing to redo")]
     NothingToRedo(SessionId),
     /// The session has no such turn.
@@ -73,7 +73,7 @@ pub enum EngineError {
         /// What was asked for.
         turn: TurnId,
     },
-    /// What the turn did can no longer be taken back or brought back: its bytes made room (R13).
+    /// The undo data of the turn was evicted, so it can neither be undone nor redone (R13).
     #[error("the undo data of turn {turn} of session {session} expired on {}", at.iso8601())]
     UndoExpired {
         /// The session.
@@ -83,7 +83,7 @@ pub enum EngineError {
         /// When.
         at: EpochMillis,
     },
-    /// What an operation displaced made room, so what it took cannot be brought back exactly (R14).
+    /// The guard of an operation was evicted, so what it undid cannot be restored exactly (R14).
     #[error("the data to reverse operation {operation} expired on {}", at.iso8601())]
     GuardExpired {
         /// The operation.
@@ -105,7 +105,7 @@ pub enum EngineError {
     /// The message to fork at is not there.
     #[error(transparent)]
     Fork(#[from] ForkError),
-    /// A plan no longer fits: something happened since it was made. Make it anew.
+    /// A plan is out of date: the session changed since. Plan again.
     #[error("the session has changed since operation {0} was planned")]
     StalePlan(OperationId),
     /// The ledger has an operation whose plan or report makes no sense: what it did is not known,
@@ -125,7 +125,7 @@ pub enum EngineError {
         /// What is wrong with the name.
         source: OidError,
     },
-    /// The processes of a call are written down in a form that cannot be read: they may still run.
+    /// The recorded processes of a call cannot be read: they may still run.
     #[error("the stored processes of call {part} are invalid")]
     UnreadableProcessGroup {
         /// The call.
@@ -139,7 +139,7 @@ pub enum EngineError {
     /// The directory has a repository that must not be used: nothing of it was read.
     #[error(transparent)]
     Repository(#[from] RepositoryError),
-    /// The rules, or whoever was asked, do not allow it (R37). Nothing has changed but the log, which
+    /// A rule or an answer refuses it (R37). Nothing has changed but the log, which
     /// has the refusal.
     #[error("{} {pattern:?} is not allowed: {why}", gate.as_str())]
     PermissionRefused {
@@ -151,7 +151,7 @@ pub enum EngineError {
         why: GateRefusal,
     },
     /// Somebody has to allow it first (R37). Until they have answered nothing is done; the same call
-    /// again is told what they said.
+    /// again gets their answer.
     #[error("{} needs approval: request {request} is pending", gate.as_str())]
     PermissionPending {
         /// What is wanted.

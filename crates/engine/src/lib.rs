@@ -1,8 +1,8 @@
-//! The application: runs turns against ledger and snapshots, takes back exactly what one turn did.
+//! The application: runs turns against ledger and snapshots, and undoes exactly what one turn did.
 //!
-//! Owns the order of things: what is captured before a call, what is written down before a file is
+//! Owns the order of steps: what is captured before a call, what is stored before a file is
 //! touched, what recovery finishes. Decides nothing itself that `core` can decide; knows no HTTP, no
-//! model and no words for people. Synchronous: whoever serves many callers gives it threads.
+//! model and no text for people. Synchronous: a caller that serves many requests provides the threads.
 
 mod captures;
 mod engine;
@@ -41,7 +41,7 @@ pub use maintenance::upkeep::MaintenanceReport;
 pub use permissions::{
     BaseRules, EffectiveRules, GateDecision, GateRefusal, PermissionError, PermissionGates,
     PermissionOutcome, PermissionQuery, PermissionRules, Permissions, ReplyReport, ResumedTurn,
-    RuleSettings, read_effective_rules,
+    RuleSettings,
 };
 pub use projects::Projects;
 pub use projects::git_patch::FilePatch;
@@ -68,9 +68,8 @@ pub use turns::exec::{
     AbortOutcome, Aborts, CommandEnd, CommandExecution, Commands, ConcurrentCommand,
     ExecutionResult, ShellCommandOrigin,
 };
-pub use turns::inbox::SubmitOutcome;
 pub use turns::model_context::ModelContexts;
-pub use turns::newest_prompt::{NextAgent, find_newest_prompt};
+pub use turns::newest_prompt::NextAgent;
 pub use turns::prompt_submission::{PromptOutcome, PromptRouting, PromptSubmission};
 pub use turns::step::{ModelStep, StepEnd, StepReport, Steps, ToolFileAccess, ToolRun};
 pub use turns::turn::{Prompt, Turn};

@@ -7,16 +7,16 @@ use turnstone_snapshot::SnapshotOptions;
 
 use crate::permissions::RuleSettings;
 
-/// How long captures nobody needs are usually kept (R41).
+/// The default retention of captures that no session needs (R41).
 const DEFAULT_RETENTION_MILLIS: i64 = 7 * 24 * 3_600_000;
 
-/// What becomes of a call when there is no room for what its undo needs (R13).
+/// What happens to a call when its captures do not fit the budget (R13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum OverBudgetPolicy {
     /// It is refused.
     #[default]
     RefuseCall,
-    /// It runs, and can never be taken back.
+    /// It runs, and cannot be undone.
     RunUncovered,
 }
 
@@ -29,13 +29,13 @@ pub struct EngineSettings {
     pub runtime: Option<PathBuf>,
     /// How worktrees are captured.
     pub snapshot_options: SnapshotOptions,
-    /// What `git` is told of its surroundings.
+    /// The environment of `git` commands.
     pub git: GitEnvironment,
     /// What tools may do, as far as it is not stored.
     pub rules: RuleSettings,
     /// What goes first when space is short: undo, or the call.
     pub over_budget_policy: OverBudgetPolicy,
-    /// How long captures that nobody needs are kept, in milliseconds (R41).
+    /// How long captures that no session needs are kept, in milliseconds (R41).
     pub retention_millis: i64,
 }
 

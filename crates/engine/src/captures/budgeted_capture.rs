@@ -1,8 +1,8 @@
-//! Room: what happens to a call when its captures do not fit (R13).
+//! Captures within the budget, and what happens to a call when they do not fit (R13).
 //!
-//! Before a call room is made and, failing that, the call is refused, or runs uncovered where that
+//! Before a call, old undo data is evicted; if that is not enough, the call is refused, or runs uncovered where that
 //! was asked for. After one it is too late to refuse: what it did is then unknown, said so, and never
-//! taken back. Nothing stays open for it.
+//! undone. Nothing stays open for it.
 
 use std::collections::BTreeSet;
 
@@ -16,9 +16,9 @@ use crate::captures::operation_guard::CapturePins;
 use crate::error::{EngineError, Result};
 use crate::settings::OverBudgetPolicy;
 
-/// About how many bytes are copied to make room.
+/// About how many bytes an eviction copies.
 pub(crate) const EVICTION_COPY_BYTES: u64 = 64 << 20;
-/// How often room is made for one capture: what becomes free is an estimate, and others capture too.
+/// How often eviction is tried for one capture: the freed space is an estimate, and others capture too.
 const EVICTION_ROUNDS: usize = 4;
 
 /// Captures files, and evicts old undo data when a capture does not fit.
@@ -30,28 +30,28 @@ pub(crate) struct BudgetedCapture {
 }
 
 impl BudgetedCapture {
-    /// Captures what a call names, or everything; makes room if it does not fit.
+    /// Captures the paths a call names, or everything; evicts if it does not fit.
     pub(crate) fn capture(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         group: &PinGroup,
         named: Option<&BTreeSet<RelPath>>,
     ) -> Result<CaptureOutcome> {
-        let mut refused = match capture_once(ctx, vault, group, named) {
+        let mut refused = match capture_once(ctx, handle, group, named) {
             Err(error) if error.is_full() => error,
             captured => return Ok(captured?),
         };
         for _ in 0..EVICTION_ROUNDS {
             let made = match refused.over_budget() {
-                Some(over) => self.eviction.free_space(ctx, vault, over)?,
-                // The disk itself is full: what nobody needs can go, and nobody's undo has to.
-                None => vault
+                Some(over) => self.eviction.free_space(ctx, handle, over)?,
+                // The disk itself is full: unpinned captures can go, and no undo data has to.
+                None => handle
                     .maintenance()
                     .collect_garbage(&self.pins.gc_request(ctx, EVICTION_COPY_BYTES)?)
                     .map(|_| true)?,
             };
-            refused = match capture_once(ctx, vault, group, named) {
+            refused = match capture_once(ctx, handle, group, named) {
                 Err(error) if error.is_full() => error,
                 captured => return Ok(captured?),
             };
@@ -65,33 +65,33 @@ impl BudgetedCapture {
         })
     }
 
-    /// The same; nothing if it does not fit and the call may run all the same.
+    /// The same; `None` if it does not fit and the call may run uncovered.
     pub(crate) fn capture_by_policy(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         group: &PinGroup,
         named: Option<&BTreeSet<RelPath>>,
     ) -> Result<Option<Capture>> {
         match self.over_budget_policy {
             OverBudgetPolicy::RefuseCall => {
-                Ok(Some(self.capture(ctx, vault, group, named)?.capture))
+                Ok(Some(self.capture(ctx, handle, group, named)?.capture))
             }
             OverBudgetPolicy::RunUncovered => {
-                Ok(self.try_capture(ctx, vault, group, named)?.map(|captured| captured.capture))
+                Ok(self.try_capture(ctx, handle, group, named)?.map(|captured| captured.capture))
             }
         }
     }
 
-    /// The same after a call; nothing if it does not fit.
+    /// The same after a call; `None` if it does not fit.
     pub(crate) fn try_capture(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         group: &PinGroup,
         named: Option<&BTreeSet<RelPath>>,
     ) -> Result<Option<CaptureOutcome>> {
-        match self.capture(ctx, vault, group, named) {
+        match self.capture(ctx, handle, group, named) {
             Ok(captured) => Ok(Some(captured)),
             Err(EngineError::OverBudget(_)) => Ok(None),
             Err(EngineError::Snapshot(error)) if error.is_full() => Ok(None),
@@ -102,13 +102,13 @@ impl BudgetedCapture {
 
 fn capture_once(
     ctx: &Context,
-    vault: &SnapshotHandle,
+    handle: &SnapshotHandle,
     group: &PinGroup,
     named: Option<&BTreeSet<RelPath>>,
 ) -> Result<CaptureOutcome, SnapshotError> {
     match named {
-        Some(named) => vault.capture_named(group, named, true, ctx.now),
-        None => vault.capture(group, ctx.now),
+        Some(named) => handle.capture_named(group, named, true, ctx.now),
+        None => handle.capture(group, ctx.now),
     }
 }
 

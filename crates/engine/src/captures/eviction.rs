@@ -1,7 +1,7 @@
-//! Relief: what gives way to a capture that does not fit. Written down first, then it goes (R13, R14).
+//! Eviction: removes old undo data for a capture that does not fit. The ledger records it first (R13, R14).
 //!
-//! If a store is full, what is in it gives way; if all of them together are, whatever is idle longest
-//! in any of them. Each store is asked through its keeper; one that cannot be asked keeps what it has.
+//! If a store is full, its own undo data is evicted; if all stores together are, the data that was idle longest
+//! in any of them. Each store is asked through its owner; one that cannot be reached keeps its data.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -58,16 +58,16 @@ pub(crate) struct Eviction {
 }
 
 impl Eviction {
-    /// Makes room for a capture that did not fit: what nobody needs goes, then the undo of old turns,
-    /// then what operations displaced. Returns false, and nothing has expired, if even that would not
+    /// Frees space for a capture that did not fit: unpinned captures go first, then undo data of old turns,
+    /// then guards of operations. Returns false, and nothing has expired, if even that would not
     /// be enough.
     pub(crate) fn free_space(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         over: OverBudget,
     ) -> Result<bool> {
-        let need = EvictionRequest {
+        let request = EvictionRequest {
             bytes: over.needed,
             live: self.pins.live_pin_groups(ctx)?,
             effort: EVICTION_COPY_BYTES,
@@ -75,11 +75,11 @@ impl Eviction {
         };
         let others = match over.which {
             BudgetLimit::Store => Vec::new(),
-            BudgetLimit::Total => self.open_other_handles(ctx, vault)?,
+            BudgetLimit::Total => self.open_other_handles(ctx, handle)?,
         };
         let stores: Vec<&SnapshotHandle> =
-            std::iter::once(vault).chain(others.iter().map(|(other, _)| &**other)).collect();
-        let made = self.free_space_in(ctx, &stores, &need, over);
+            std::iter::once(handle).chain(others.iter().map(|(other, _)| &**other)).collect();
+        let made = self.free_space_in(ctx, &stores, &request, over);
         // Who came only for this leaves again: others keep those stores.
         let mine = others.iter().filter(|(_, was_open)| !was_open);
         let mine: Vec<String> =
@@ -92,26 +92,26 @@ impl Eviction {
         &self,
         ctx: &Context,
         stores: &[&SnapshotHandle],
-        need: &EvictionRequest,
+        request: &EvictionRequest,
         over: OverBudget,
     ) -> Result<bool> {
-        let (mut used, mut willing) = (over.used, Vec::new());
+        let (mut used, mut usable) = (over.used, Vec::new());
         for (nth, store) in stores.iter().enumerate() {
-            let relief = match self.reclaim_unpinned(ctx, store, need) {
+            let report = match self.reclaim_unpinned(ctx, store, request) {
                 Err(error) if nth > 0 => {
                     log_skipped_store(store, &error);
                     continue;
                 }
-                relief => relief?,
+                report => report?,
             };
-            if relief.fits {
+            if report.fits {
                 return Ok(true);
             }
-            used = used.saturating_sub(relief.bytes_before.saturating_sub(relief.bytes_after));
-            willing.push(*store);
+            used = used.saturating_sub(report.bytes_before.saturating_sub(report.bytes_after));
+            usable.push(*store);
         }
         let (guards, mut offers) = (self.pins.list_guards(ctx)?, Vec::new());
-        for (nth, store) in willing.iter().enumerate() {
+        for (nth, store) in usable.iter().enumerate() {
             match self.measure_candidates(ctx, store, guards.as_deref()) {
                 Err(error) if nth > 0 => log_skipped_store(store, &error),
                 found => offers.extend(found?.into_iter().map(|(it, bytes)| (*store, it, bytes))),
@@ -126,12 +126,12 @@ impl Eviction {
         });
         let Some(last) = last else { return Ok(false) };
         offers.truncate(last + 1);
-        for (nth, store) in willing.iter().enumerate() {
+        for (nth, store) in usable.iter().enumerate() {
             let is_here = |other: &SnapshotHandle| other.location().id == store.location().id;
             let here = offers.iter().filter(|(other, ..)| is_here(other));
             let steps: Vec<&EvictionCandidate> = here.map(|(_, candidate, _)| candidate).collect();
-            match self.evict_candidates(ctx, store, &steps, need) {
-                // What is written down is finished by recovery.
+            match self.evict_candidates(ctx, store, &steps, request) {
+                // Recovery finishes what is recorded.
                 Err(error) if nth > 0 => log_skipped_store(store, &error),
                 done => done?,
             }
@@ -142,23 +142,25 @@ impl Eviction {
     fn reclaim_unpinned(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
-        need: &EvictionRequest,
+        handle: &SnapshotHandle,
+        request: &EvictionRequest,
     ) -> Result<EvictionReport> {
-        Ok(vault.maintenance().reclaim_unpinned(&with_unowned_guards_live(ctx, vault, need)?)?)
+        Ok(handle
+            .maintenance()
+            .reclaim_unpinned(&with_unowned_guards_live(ctx, handle, request)?)?)
     }
 
     /// What may go in a store, in order, and how many bytes each frees.
     fn measure_candidates(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         guards: Option<&[OperationGuard]>,
     ) -> Result<Vec<(EvictionCandidate, u64)>> {
-        let mut found = self.list_candidates(ctx, vault, guards)?;
+        let mut found = self.list_candidates(ctx, handle, guards)?;
         found.sort_by_key(|candidate| candidate.priority);
         let steps: Vec<ExpiryStep> = found.iter().map(EvictionCandidate::expiry_step).collect();
-        let freed = vault.maintenance().measure_expiry(&steps, ctx.now)?;
+        let freed = handle.maintenance().measure_expiry(&steps, ctx.now)?;
         Ok(found.into_iter().zip(freed).collect())
     }
 
@@ -174,14 +176,14 @@ impl Eviction {
             .snapshots
             .list_open()
             .iter()
-            .map(|vault| vault.location().id.to_string())
+            .map(|handle| handle.location().id.to_string())
             .collect();
         let mut found = Vec::new();
         for listed in registry.list_stores().map_err(SnapshotError::from)? {
             let root = listed.root.filter(|_| listed.root_exists && listed.id != own.location().id);
             let Some(root) = root else { continue };
             match self.find_registered_handle(ctx, &registry, &root.path, listed.id.as_str()) {
-                Ok(Some(vault)) => found.push((vault, open.contains(listed.id.as_str()))),
+                Ok(Some(handle)) => found.push((handle, open.contains(listed.id.as_str()))),
                 Ok(None) => {}
                 // It keeps what it has; whether the others are enough is seen.
                 Err(error) => tracing::info!("store {} gives no room: {error}", listed.id.as_str()),
@@ -205,38 +207,38 @@ impl Eviction {
         }
     }
 
-    /// Lets things expire in a store: written down first, then their captures go, then that is
-    /// written down.
+    /// Evicts candidates from a store: the ledger records them, their captures go, the ledger
+    /// records that.
     fn evict_candidates(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         steps: &[&EvictionCandidate],
-        need: &EvictionRequest,
+        request: &EvictionRequest,
     ) -> Result<()> {
         if steps.is_empty() {
             return Ok(());
         }
-        let mut going = self.record_turn_evictions(ctx, vault, steps)?;
-        let guards = self.record_guard_evictions(ctx, vault, steps)?;
-        going.steps.extend(guards.steps);
-        going.open.extend(guards.open);
+        let mut pending = self.record_turn_evictions(ctx, handle, steps)?;
+        let guards = self.record_guard_evictions(ctx, handle, steps)?;
+        pending.steps.extend(guards.steps);
+        pending.open.extend(guards.open);
         fail_point!("engine::expiry_written", |_| Err(std::io::Error::other("failpoint").into()));
-        vault
+        handle
             .maintenance()
-            .expire_captures(&going.steps, &with_unowned_guards_live(ctx, vault, need)?)?;
+            .expire_captures(&pending.steps, &with_unowned_guards_live(ctx, handle, request)?)?;
         fail_point!("engine::expiry_dropped", |_| Err(std::io::Error::other("failpoint").into()));
-        for (session, id) in going.open {
+        for (session, id) in pending.open {
             self.finish_eviction(ctx, &session, id)?;
         }
         Ok(())
     }
 
-    /// Writes down which turns expire.
+    /// Stores which turns expire.
     fn record_turn_evictions(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         steps: &[&EvictionCandidate],
     ) -> Result<PendingEviction> {
         let mut by_session: BTreeMap<&SessionId, (Vec<TurnId>, Oid)> = BTreeMap::new();
@@ -247,16 +249,16 @@ impl Eviction {
                 known.1 = *keep_from;
             }
         }
-        let mut going = PendingEviction::default();
+        let mut pending = PendingEviction::default();
         for (session, (turns, keep_from)) in by_session {
             let step = ExpiryStep { group: session_pin_group(session), keep_from: Some(keep_from) };
             if turns.is_empty() {
-                // No turn needs those captures: it is nobody's loss.
-                going.steps.push(step);
+                // No turn needs those captures.
+                pending.steps.push(step);
                 continue;
             }
             let work = StoredEviction {
-                root: change_root_of(vault),
+                root: change_root_of(handle),
                 keep_from: Some(keep_from),
                 guards: Vec::new(),
             };
@@ -267,32 +269,32 @@ impl Eviction {
             match fresh {
                 // Another process may have been faster with some; its own work says what goes.
                 Ok(fresh) if !fresh.is_empty() => {
-                    going.steps.push(step);
-                    going.open.push((session.clone(), id));
+                    pending.steps.push(step);
+                    pending.open.push((session.clone(), id));
                 }
-                // Somebody needs them just now, or the session is gone.
+                // They are needed just now, or the session is gone.
                 Ok(_) | Err(StoreError::NoSession(_)) => {}
                 Err(error) => return Err(error.into()),
             }
         }
-        Ok(going)
+        Ok(pending)
     }
 
-    /// Writes down which operations lose what they displaced.
+    /// Stores which operations lose their guards.
     fn record_guard_evictions(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         steps: &[&EvictionCandidate],
     ) -> Result<PendingEviction> {
         let mut by_session: BTreeMap<&SessionId, Vec<(&OperationId, &PinGroup)>> = BTreeMap::new();
-        let mut going = PendingEviction::default();
+        let mut pending = PendingEviction::default();
         for step in steps {
             match &step.target {
                 EvictionTarget::Guard { session, operation, group } => {
                     by_session.entry(session).or_default().push((operation, group));
                 }
-                EvictionTarget::UnownedGuard(_) => going.steps.push(step.expiry_step()),
+                EvictionTarget::UnownedGuard(_) => pending.steps.push(step.expiry_step()),
                 EvictionTarget::Turn { .. } => {}
             }
         }
@@ -300,7 +302,7 @@ impl Eviction {
             let id = self.id_generator.new_operation_id(ctx.now)?;
             let groups = guards.iter().map(|(_, group)| (*group).clone()).collect();
             let work =
-                StoredEviction { root: change_root_of(vault), keep_from: None, guards: groups };
+                StoredEviction { root: change_root_of(handle), keep_from: None, guards: groups };
             let operations = guards.iter().map(|(operation, _)| (*operation).clone()).collect();
             let expiring = GuardExpiry { id: id.clone(), operations, work: encode_work(&work)? };
             let name = session.clone();
@@ -315,10 +317,10 @@ impl Eviction {
                 group: (*group).clone(),
                 keep_from: None,
             };
-            going.steps.extend(gone.map(step));
-            going.open.extend((!fresh.is_empty()).then(|| (session.clone(), id)));
+            pending.steps.extend(gone.map(step));
+            pending.open.extend((!fresh.is_empty()).then(|| (session.clone(), id)));
         }
-        Ok(going)
+        Ok(pending)
     }
 
     fn finish_eviction(&self, ctx: &Context, session: &SessionId, id: OperationId) -> Result<()> {
@@ -331,7 +333,7 @@ impl Eviction {
         }
     }
 
-    /// Finishes expiries that were written down and cut off before their bytes were gone.
+    /// Finishes evictions that were recorded and interrupted before their captures were removed.
     pub(crate) fn finish_interrupted(&self, ctx: &Context) -> Result<Vec<OperationId>> {
         let mut done = Vec::new();
         for UnfinishedExpiry { session, id, work } in
@@ -341,18 +343,18 @@ impl Eviction {
                 serde_json::from_value(work).map_err(std::io::Error::from)?;
             // Of a directory that is gone the store goes as a whole.
             if Path::new(&work.root.path).is_dir() {
-                let vault = self.snapshots.of_root(&work.root, ctx.now)?;
+                let handle = self.snapshots.of_root(&work.root, ctx.now)?;
                 let turns = work.keep_from.map(|oid| (session_pin_group(&session), Some(oid)));
                 let guards = work.guards.into_iter().map(|group| (group, None));
                 let gone = turns.into_iter().chain(guards);
                 let gone: Vec<ExpiryStep> =
                     gone.map(|(group, keep_from)| ExpiryStep { group, keep_from }).collect();
                 let live = self.pins.live_pin_groups(ctx)?;
-                let need =
+                let request =
                     EvictionRequest { bytes: 0, live, effort: EVICTION_COPY_BYTES, now: ctx.now };
-                vault
+                handle
                     .maintenance()
-                    .expire_captures(&gone, &with_unowned_guards_live(ctx, &vault, &need)?)?;
+                    .expire_captures(&gone, &with_unowned_guards_live(ctx, &handle, &request)?)?;
             }
             self.finish_eviction(ctx, &session, id.clone())?;
             done.push(id);
@@ -368,16 +370,16 @@ fn encode_work(work: &StoredEviction) -> Result<serde_json::Value> {
 /// The same need, in which guards of restores by hand stay as well: they go last.
 fn with_unowned_guards_live(
     ctx: &Context,
-    vault: &SnapshotHandle,
-    need: &EvictionRequest,
+    handle: &SnapshotHandle,
+    request: &EvictionRequest,
 ) -> Result<EvictionRequest> {
-    let mut need = need.clone();
-    let strays = list_unowned_guards(vault, &need.live, ctx.now)?;
-    need.live.extend(strays.into_iter().map(|stray| stray.group));
-    Ok(need)
+    let mut request = request.clone();
+    let unowned = list_unowned_guards(handle, &request.live, ctx.now)?;
+    request.live.extend(unowned.into_iter().map(|unowned| unowned.group));
+    Ok(request)
 }
 
-/// Says that another store gives no room: whoever needs some must not fail for its sake.
+/// Logs that another store freed nothing: the capture must not fail because of it.
 fn log_skipped_store(store: &SnapshotHandle, error: &EngineError) {
     tracing::warn!("the store of {} gives no room: {error}", store.location().root.display());
 }

@@ -1,4 +1,4 @@
-//! Expiry: whose undo gives way when the budget is used up, and in which order (R13).
+//! Eviction candidates: whose undo data goes when the budget is used up, and in which order (R13).
 //!
 //! Archived sessions first, then those that are idle longest; whole turns, oldest first. Never a turn
 //! that runs, nor the newest one of a session that changed files, nor what a session it began did in it.
@@ -83,12 +83,12 @@ impl Eviction {
     pub(crate) fn list_candidates(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         guards: Option<&[OperationGuard]>,
     ) -> Result<Vec<EvictionCandidate>> {
-        let store = vault.location().id.to_string();
+        let store = handle.location().id.to_string();
         let mut found = Vec::new();
-        for (group, chain) in vault.reader().list_chains()? {
+        for (group, chain) in handle.reader().list_chains()? {
             let Ok(id) = group.parse::<SessionId>() else { continue };
             if let Some(past) = self.store.read(ctx, |r| EvictionFacts::read(r, &id, &store))? {
                 found.extend(past.candidates(&chain));
@@ -104,11 +104,12 @@ impl Eviction {
         };
         for guard in guards.iter().filter(|it| it.store == store && it.can_evict_at(ctx.now)) {
             let OperationGuard { session, operation, group, time, .. } = guard.clone();
-            let loss = EvictionTarget::Guard { session, operation, group };
-            found.push(EvictionCandidate { priority: rank(time), target: loss });
+            let target = EvictionTarget::Guard { session, operation, group };
+            found.push(EvictionCandidate { priority: rank(time), target });
         }
-        let strays = list_unowned_guards(vault, &pinned, ctx.now)?;
-        for UnownedGuard { group, time, .. } in strays.into_iter().filter(|stray| stray.can_expire)
+        let unowned = list_unowned_guards(handle, &pinned, ctx.now)?;
+        for UnownedGuard { group, time, .. } in
+            unowned.into_iter().filter(|unowned| unowned.can_expire)
         {
             found.push(EvictionCandidate {
                 priority: rank(time),
@@ -153,13 +154,13 @@ impl EvictionFacts {
 
     /// The turns of the session that may go, oldest first; captures are given newest first.
     fn candidates(&self, chain: &[ListedCapture]) -> Vec<EvictionCandidate> {
-        let mut standing: Vec<(&TurnRow, usize)> = self
+        let mut remaining: Vec<(&TurnRow, usize)> = self
             .turns
             .iter()
             .filter(|turn| !self.expired.contains_key(&turn.id))
             .filter_map(|turn| Some((turn, self.oldest_needed(turn, chain)?)))
             .collect();
-        standing.sort_by_key(|(turn, _)| turn.span.0);
+        remaining.sort_by_key(|(turn, _)| turn.span.0);
         let mut found = Vec::new();
         let candidate = |turn: Option<&TurnRow>, rest: &[(&TurnRow, usize)]| {
             // The newest capture stays in any case: one that is equal to it is not made again.
@@ -170,14 +171,14 @@ impl EvictionFacts {
                 target: EvictionTarget::Turn { session, turn, keep_from: it.id },
             })
         };
-        if !standing.is_empty() {
-            found.extend(candidate(None, &standing));
+        if !remaining.is_empty() {
+            found.extend(candidate(None, &remaining));
         }
-        for (nth, (turn, _)) in standing.iter().enumerate() {
+        for (nth, (turn, _)) in remaining.iter().enumerate() {
             if turn.span.0 >= self.protected || turn.state.is_open() {
                 break;
             }
-            found.extend(candidate(Some(turn), &standing[nth + 1..]));
+            found.extend(candidate(Some(turn), &remaining[nth + 1..]));
         }
         found
     }

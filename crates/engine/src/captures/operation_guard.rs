@@ -37,7 +37,7 @@ pub(crate) struct OperationGuard {
 ///
 /// # Errors
 ///
-/// The ledger cannot be read, or an operation in it cannot: then nobody knows what must stay.
+/// The ledger or an operation in it cannot be read: then it is unknown what must stay.
 pub fn list_guard_groups(store: &Store, ctx: &Context) -> Result<BTreeSet<PinGroup>> {
     Ok(read_guards(store, ctx)?.into_iter().map(|guard| guard.group).collect())
 }
@@ -73,7 +73,7 @@ pub(crate) struct CapturePins {
 
 impl CapturePins {
     /// The guards of all operations that have not expired, oldest first; nothing if one of the
-    /// operations cannot be read: then nobody knows whose a guard is, and all of them stay.
+    /// operations cannot be read: then it is unknown which guards are needed, and all of them stay.
     pub(crate) fn list_guards(&self, ctx: &Context) -> Result<Option<Vec<OperationGuard>>> {
         match read_guards(&self.store, ctx) {
             Err(EngineError::UnreadableOperation { operation, .. }) => {
@@ -90,9 +90,9 @@ impl CapturePins {
             return Ok(guards.into_iter().map(|guard| guard.group).collect());
         }
         let mut all = BTreeSet::new();
-        for vault in self.snapshots.list_open() {
-            let guards = list_unowned_guards(&vault, &BTreeSet::new(), ctx.now)?;
-            all.extend(guards.into_iter().map(|stray| stray.group));
+        for handle in self.snapshots.list_open() {
+            let guards = list_unowned_guards(&handle, &BTreeSet::new(), ctx.now)?;
+            all.extend(guards.into_iter().map(|unowned| unowned.group));
         }
         Ok(all)
     }
@@ -118,7 +118,7 @@ impl CapturePins {
         }
     }
 
-    /// What upkeep may take away: nothing of a session that is there, nor of its operations.
+    /// What garbage collection may remove: nothing of an existing session or its operations.
     pub(crate) fn gc_request(&self, ctx: &Context, effort: u64) -> Result<GcRequest> {
         let live = self.live_pin_groups(ctx)?.iter().map(|group| group.name().to_owned()).collect();
         let keep = self.retention_millis;
@@ -143,12 +143,12 @@ pub(crate) struct UnownedGuard {
 
 /// The guards in a store that are not among the pinned ones, oldest first.
 pub(crate) fn list_unowned_guards(
-    vault: &SnapshotHandle,
+    handle: &SnapshotHandle,
     pinned: &BTreeSet<PinGroup>,
     now: EpochMillis,
 ) -> Result<Vec<UnownedGuard>> {
     let mut found = Vec::new();
-    for (name, chain) in vault.reader().list_chains()? {
+    for (name, chain) in handle.reader().list_chains()? {
         let group = PinGroup::new(&name);
         let newest = chain.iter().filter(|it| it.is_guard()).map(|it| it.time).max();
         if let Some(time) = newest.filter(|_| !pinned.contains(&group)) {
@@ -159,7 +159,7 @@ pub(crate) fn list_unowned_guards(
             });
         }
     }
-    found.sort_by_key(|stray| stray.time);
+    found.sort_by_key(|unowned| unowned.time);
     if let Some(newest) = found.last_mut() {
         newest.can_expire = false;
     }

@@ -17,7 +17,7 @@ use crate::error::{EngineError, Result};
 pub enum SnapshotAccess {
     /// They are, in this store.
     Available(Arc<SnapshotHandle>),
-    /// They are not: the session works, and nothing it does to files can be taken back (R6).
+    /// They are not: the session works, and its file changes cannot be undone (R6).
     Refused(SnapshotError),
 }
 
@@ -48,7 +48,7 @@ impl SnapshotHandles {
             return Err(EngineError::RootGone { session: session.id.clone(), path });
         }
         match self.open(directory, now) {
-            Ok(vault) => Ok(SnapshotAccess::Available(vault)),
+            Ok(handle) => Ok(SnapshotAccess::Available(handle)),
             Err(error) if error.is_refused_root() => Ok(SnapshotAccess::Refused(error)),
             Err(error) => Err(error.into()),
         }
@@ -80,8 +80,8 @@ impl SnapshotHandles {
             let path = directory.to_owned();
             return Err(EngineError::RootGone { session: session.id.clone(), path });
         }
-        let found = self.find(directory, now).and_then(|vault| match vault {
-            Some(vault) => Ok((vault.location().root.clone(), vault.reader().has_baseline())),
+        let found = self.find(directory, now).and_then(|handle| match handle {
+            Some(handle) => Ok((handle.location().root.clone(), handle.reader().has_baseline())),
             None => {
                 let registry = self.registry();
                 let root = registry.find_root(directory, self.policy())?;
@@ -95,7 +95,7 @@ impl SnapshotHandles {
         }
     }
 
-    /// The store a change set was captured in, wherever its directory is by now (R12).
+    /// The store a change set was captured in, even if its directory has moved (R12).
     ///
     /// # Errors
     ///
@@ -108,10 +108,10 @@ impl SnapshotHandles {
         let path = Path::new(&root.path);
         if path.is_dir() {
             // Reading what was captured must not make a store.
-            if let Some(vault) = self.find(path, now)?
-                && vault.location().id.as_str() == root.store
+            if let Some(handle) = self.find(path, now)?
+                && handle.location().id.as_str() == root.store
             {
-                return Ok(vault);
+                return Ok(handle);
             }
         }
         let listed = self.registry().list_stores().map_err(SnapshotError::from)?;
@@ -146,34 +146,34 @@ impl SnapshotHandles {
         let Some(root) = closest.max_by_key(|root| root.components().count()) else {
             return Ok(None);
         };
-        let vault = match self.open(root, now) {
-            Ok(vault) => vault,
+        let handle = match self.open(root, now) {
+            Ok(handle) => handle,
             Err(error) if error.is_refused_root() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
-        match locate_path(&vault, root, &real)? {
+        match locate_path(&handle, root, &real)? {
             PathLocation::Outside => Ok(None),
-            found @ PathLocation::Inside { .. } => Ok(Some((vault, found))),
+            found @ PathLocation::Inside { .. } => Ok(Some((handle, found))),
         }
     }
 }
 
 /// The root of a store, as change sets name it.
-pub(crate) fn change_root_of(vault: &SnapshotHandle) -> ChangeRoot {
-    let place = vault.location();
+pub(crate) fn change_root_of(handle: &SnapshotHandle) -> ChangeRoot {
+    let place = handle.location();
     ChangeRoot { store: place.id.to_string(), path: place.root.to_string_lossy().into_owned() }
 }
 
-/// Finds where `path`, relative to `directory`, lies in the root of `vault`.
+/// Finds where `path`, relative to `directory`, lies in the root of `handle`.
 ///
 /// Every link on the way is followed first, by the kernel's own answer; names that do not exist
 /// yet are taken as they are.
 pub(crate) fn locate_path(
-    vault: &SnapshotHandle,
+    handle: &SnapshotHandle,
     directory: &Path,
     path: &Path,
 ) -> std::io::Result<PathLocation> {
-    let root = &vault.location().root;
+    let root = &handle.location().root;
     let asked = directory.join(path);
     let Some(real) = resolve_links(&asked)? else {
         return Ok(PathLocation::Outside);
@@ -181,7 +181,7 @@ pub(crate) fn locate_path(
     let Some(inside) = relative_path(root, &real) else {
         return Ok(PathLocation::Outside);
     };
-    // The path named a link: whoever replaces the file replaces the link, not its target.
+    // The path names a link: replacing the file replaces the link, not its target.
     let link = match (asked.parent(), asked.file_name()) {
         (Some(parent), Some(name)) => resolve_links(parent)?.map(|parent| parent.join(name)),
         _ => None,
@@ -209,7 +209,7 @@ fn resolve_links(path: &Path) -> std::io::Result<Option<PathBuf>> {
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
             Err(error) => return Err(error),
         }
-        // A link that leads nowhere is a name of its own.
+        // A dangling link counts as a name.
         match at.components().next_back() {
             Some(Component::Normal(name)) => missing.push(name),
             _ => return Ok(None),

@@ -14,7 +14,7 @@ use crate::history::undo::{CheckpointChange, decode_checkpoint, encode_checkpoin
 use crate::id_generator::IdGenerator;
 use crate::permissions::PermissionGates;
 
-/// The checkpoints that stand, oldest first.
+/// The checkpoints that were not removed, oldest first.
 pub(crate) fn active_checkpoints(operations: &[OperationRow]) -> Result<Vec<SessionCheckpoint>> {
     let mut found: Vec<SessionCheckpoint> = Vec::new();
     for operation in operations.iter().filter(|operation| operation.done.is_some()) {
@@ -78,7 +78,7 @@ impl Checkpoints {
         Ok(gone)
     }
 
-    /// Gives the point a session stands at a name. Taking the name of another point passes the gate that its
+    /// Names the current point of a session. Reusing the name of another checkpoint passes the gate that its
     /// removal passes.
     ///
     /// # Errors
@@ -86,7 +86,7 @@ impl Checkpoints {
     /// [`EngineError::PermissionRefused`] or [`EngineError::PermissionPending`] at the gate; [`turnstone_store::StoreError::Busy`] while a turn of the session runs.
     pub fn create(&self, ctx: &Context, session: &SessionId, name: &str) -> Result<OperationId> {
         self.recovery.recover(ctx, session)?;
-        // The older point of this name cannot be reached by it any more.
+        // The older checkpoint of this name cannot be reached by it any more.
         let is_known = self.list(ctx, session)?.iter().any(|it| it.name == name);
         let names = [name.to_owned()];
         let ctx = &match is_known {

@@ -56,9 +56,9 @@ impl SessionDiff {
 /// What is compared.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum DiffTarget {
-    /// What the session has changed and nobody has taken back.
+    /// What the session changed and was not undone.
     Session,
-    /// What a turn changed, taken back or not.
+    /// What a turn changed, undone or not.
     Turn(TurnId),
     /// What the turn of a prompt changed, or the calls of an answer.
     Message(MessageId),
@@ -123,8 +123,8 @@ impl Diffs {
         match what {
             DiffTarget::Session => {
                 let changes = self.changes.of_session(ctx, session, &line)?;
-                let taken = |held: &SelectedChangeSet, path: &RelPath| {
-                    (true, held.undone.contains_path(path))
+                let taken = |selected: &SelectedChangeSet, path: &RelPath| {
+                    (true, selected.undone.contains_path(path))
                 };
                 self.changes.diff(ctx, session, form, &changes, taken)
             }
@@ -159,8 +159,8 @@ impl Diffs {
         message: &MessageId,
     ) -> Result<Vec<SelectedChangeSet>> {
         let mut changes = self.changes.of_session(ctx, session, line)?;
-        changes.retain(|held| {
-            let part = held.row.set.part.as_ref();
+        changes.retain(|selected| {
+            let part = selected.row.set.part.as_ref();
             part.is_some_and(|part| line.message_of(part) == Some(message))
         });
         Ok(changes)
@@ -189,9 +189,9 @@ impl Diffs {
             true => UndoExtent::All,
             false => past.undone_extent(&row.set.id),
         };
-        let stood = |held: &SelectedChangeSet, path: &RelPath| {
-            let before = taken(&one, from, &held.row).contains_path(path);
-            (before, taken(&other, to, &held.row).contains_path(path))
+        let stood = |selected: &SelectedChangeSet, path: &RelPath| {
+            let before = taken(&one, from, &selected.row).contains_path(path);
+            (before, taken(&other, to, &selected.row).contains_path(path))
         };
         self.changes.diff(ctx, session, form, &changes, stood)
     }

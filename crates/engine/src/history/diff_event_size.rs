@@ -1,10 +1,10 @@
-//! How much of a difference is told in one event.
+//! How much of a difference fits one event.
 
 use turnstone_core::model::SessionFileDiff;
 
 /// The bytes of one event: a transaction holds several (R23).
 const MAX_EVENT_BYTES: usize = 1 << 20;
-/// About what a file takes beside its name and its patch.
+/// About what a file needs in addition to its name and patch.
 const FILE_OVERHEAD_BYTES: usize = 128;
 
 /// True unless so many files are too much for one event whatever they are called.
@@ -12,7 +12,7 @@ pub(crate) const fn can_fit_event(files: usize) -> bool {
     files <= MAX_EVENT_BYTES / FILE_OVERHEAD_BYTES
 }
 
-/// The files as they are told: patches are left out where they would be too much, figures are not.
+/// The files as the event lists them: patches are omitted where they are too large, counts are not.
 /// Nothing if the names alone are too much: a short list would look like a whole one.
 pub(crate) fn trim_to_event(mut files: Vec<SessionFileDiff>) -> Option<Vec<SessionFileDiff>> {
     let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
@@ -41,7 +41,7 @@ mod tests {
     #[test]
     fn large_diff_loses_patches_then_is_omitted() {
         let files = vec![file(3, MAX_EVENT_BYTES / 2), file(3, MAX_EVENT_BYTES), file(3, 10)];
-        let shown = trim_to_event(files.clone()).expect("told");
+        let shown = trim_to_event(files.clone()).expect("fits");
         let patches: Vec<bool> = shown.iter().map(|file| file.patch.is_some()).collect();
         assert_eq!(patches, [true, false, true]);
         assert_eq!(shown[1].additions, files[1].additions);

@@ -7,7 +7,7 @@ use turnstone_core::operation::{HeadTarget, SessionHead, UndoExtent};
 use turnstone_core::time::LogCursor;
 use turnstone_store::OperationRow;
 
-/// Where a session stood, and what was taken back then.
+/// The head of a session, and what was undone, at an earlier point.
 #[derive(Default)]
 pub(crate) struct HistoricalState {
     pub(crate) head: Option<SessionHead>,
@@ -25,9 +25,9 @@ impl HistoricalState {
         past
     }
 
-    /// What is taken back apart from where the head is: by operations that left the head alone.
+    /// What is undone independently of the head: by operations that did not move it.
     ///
-    /// It stays so when the head moves behind it; what only the head took back comes back with it.
+    /// It stays undone when the head moves; what only a head move undid is restored with the head.
     pub(crate) fn undone_independently(operations: &[OperationRow]) -> Self {
         let mut past = Self::default();
         for done in operations.iter().filter_map(|operation| operation.done.as_ref()) {
@@ -53,7 +53,7 @@ impl HistoricalState {
         }
     }
 
-    /// How much of a change set was taken back.
+    /// How much of a change set was undone.
     pub(crate) fn undone_extent(&self, change: &ChangeId) -> UndoExtent {
         self.undone.get(change).cloned().unwrap_or(UndoExtent::Nothing)
     }

@@ -28,7 +28,7 @@ pub enum SessionPoint {
     After(TurnId),
     /// After an operation.
     Operation(OperationId),
-    /// Where somebody gave a name; the newest of that name.
+    /// A checkpoint; the newest of that name.
     Checkpoint(String),
     /// At a boundary, by its place in the session's stream.
     Seq(SessionSeq),
@@ -48,8 +48,8 @@ pub struct SessionCheckpoint {
 impl History {
     /// Plans to bring files and conversation to a point; changes nothing.
     ///
-    /// Change sets after it are taken back, those before it are as they were then, whatever branch
-    /// they are on. What nobody's turn changed stays.
+    /// Change sets after it are undone, those before it are as they were then, whatever branch
+    /// they are on. Changes that belong to no turn stay.
     ///
     /// # Errors
     ///
@@ -76,12 +76,12 @@ impl History {
             }
         };
         let mut turns: Vec<TurnId> = Vec::new();
-        for held in &changes {
-            if !turns.contains(&held.turn) {
-                turns.push(held.turn.clone());
+        for selected in &changes {
+            if !turns.contains(&selected.turn) {
+                turns.push(selected.turn.clone());
             }
         }
-        let (mut head, mut aside) = (HeadTarget::Stay, SideEffects::default());
+        let (mut head, mut side_effects) = (HeadTarget::Stay, SideEffects::default());
         if options.scope != UndoScope::Files {
             let at =
                 self.store.read(ctx, |r| r.history().session_at_boundary(session, target.seq))?;
@@ -94,21 +94,23 @@ impl History {
             let outline = other.as_ref().map_or(&line.outline, |(_, outline)| outline);
             head = find_head_move(outline, &at, past.head.as_ref());
             let here = line.cursor_before(line.head_position());
-            aside = self.selection.side_effects_between(ctx, session, target.cursor, here)?;
+            side_effects =
+                self.selection.side_effects_between(ctx, session, target.cursor, here)?;
             let later = line.turns.iter().filter(|turn| turn.span.0 >= target.cursor);
-            aside.withdrawn =
+            side_effects.withdrawn =
                 self.selection.grants_during(ctx, session, &later.collect::<Vec<_>>())?;
-            aside.switch = other.map(|(seq, outline)| plan_switch(&line.outline, &outline, seq));
+            side_effects.switch =
+                other.map(|(seq, outline)| plan_switch(&line.outline, &outline, seq));
         }
-        let gathered = OperationSelection {
+        let selection = OperationSelection {
             kind: OperationKind::Jump,
             turns,
             other_turns: Vec::new(),
             changes,
             head,
-            side_effects: aside,
+            side_effects,
         };
-        self.planner.build(ctx, session, gathered, options)
+        self.planner.build(ctx, session, selection, options)
     }
 
     /// The change sets of a session that are not as they were at a place in the log.
@@ -122,13 +124,13 @@ impl History {
     ) -> Result<Vec<SelectedChangeSet>> {
         let all: Vec<&TurnRow> = line.turns.iter().collect();
         let mut changes = self.changes.of_turns(ctx, session, &all)?;
-        for held in &mut changes {
-            held.wanted = match held.row.opened > at {
+        for selected in &mut changes {
+            selected.wanted = match selected.row.opened > at {
                 true => UndoExtent::All,
-                false => past.undone_extent(&held.row.set.id),
+                false => past.undone_extent(&selected.row.set.id),
             };
         }
-        changes.retain(|held| held.wanted != held.undone);
+        changes.retain(|selected| selected.wanted != selected.undone);
         Ok(changes)
     }
 
@@ -174,7 +176,7 @@ pub(crate) fn resolve_point(
     })
 }
 
-/// A point in words, for whoever is told that there is none.
+/// A point as text, for the error that it does not exist.
 fn describe_point(point: &SessionPoint) -> String {
     match point {
         SessionPoint::Before(turn) | SessionPoint::After(turn) => turn.to_string(),

@@ -6,7 +6,7 @@ use turnstone_snapshot::{DiffStatus, PatchBody, PathDiff};
 
 use crate::history::diff::DiffFormat;
 
-/// One file; several steps are what somebody else's change lies between.
+/// One file; there are several steps where another change lies between them.
 pub(crate) fn join_file_steps(name: &str, form: DiffFormat, steps: &[PathDiff]) -> SessionFileDiff {
     let sum = |of: fn(&PathDiff) -> usize| Number::from(steps.iter().map(of).sum::<usize>());
     let (first, last) = (steps.first().map(|it| it.status), steps.last().map(|it| it.status));

@@ -51,12 +51,12 @@ impl Reverts {
     /// Plans to revert a session to a message or a part; changes nothing. Nothing if there is no
     /// such boundary.
     ///
-    /// Reverting again moves the boundary, both ways: what is before it again is brought back.
+    /// Reverting again moves the boundary in both directions: what is before it again is restored.
     ///
     /// # Errors
     ///
     /// A fact could not be obtained: then there is no plan.
-    pub fn plan(
+    fn plan(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -73,7 +73,7 @@ impl Reverts {
     }
 
     /// Reverts the conversation of a session to a message; its files are as they are at its end,
-    /// also those a revert before took back. Nothing if there is no such boundary.
+    /// also those that an earlier revert restored. `None` if there is no such boundary.
     ///
     /// # Errors
     ///
@@ -99,12 +99,12 @@ impl Reverts {
         self.operations.apply(ctx, &plan).map(Some)
     }
 
-    /// Plans to bring back everything behind the head; nothing if the session stands at its end.
+    /// Plans to restore everything behind the head; `None` if the head is at the end.
     ///
     /// # Errors
     ///
     /// As [`Self::plan`].
-    pub fn plan_unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<UndoPlan>> {
+    fn plan_unrevert(&self, ctx: &Context, session: &SessionId) -> Result<Option<UndoPlan>> {
         self.recovery.recover(ctx, session)?;
         let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
         match &line.head {
@@ -141,8 +141,8 @@ impl Reverts {
 
     /// Reverts a session; nothing if there is no such boundary, and nothing has changed.
     ///
-    /// Where files were to move and none could, the report says so and the session stands where it
-    /// stood: its `revert` field is what it was, as if there had been no such boundary.
+    /// Where files were to be restored and none could, the report says so and the head stays where it
+    /// was: its `revert` field is unchanged, as if there had been no such boundary.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl Reverts {
         plan.map(|plan| self.operations.apply(ctx, &plan)).transpose()
     }
 
-    /// Takes a revert back; nothing if the session stands at its end.
+    /// Reverses a revert; `None` if the head is at the end.
     ///
     /// # Errors
     ///
@@ -193,17 +193,17 @@ impl Reverts {
             line.visible_turns().into_iter().filter(|it| it.2 > touched).map(|it| it.0).collect();
         let mut changes = self.changes.of_turns(ctx, session, &turns)?;
         let apart = HistoricalState::undone_independently(operations);
-        changes.retain_mut(|held| {
+        changes.retain_mut(|selected| {
             // What a branch has hidden stays as it is.
-            let Some(at) = line.change_set_position(session, &held.turn, &held.row) else {
+            let Some(at) = line.change_set_position(session, &selected.turn, &selected.row) else {
                 return false;
             };
-            held.wanted = match at {
+            selected.wanted = match at {
                 at if at >= there && files == FileHandling::Follow => UndoExtent::All,
-                at if at >= here => apart.undone_extent(&held.row.set.id),
-                _ => held.undone.clone(),
+                at if at >= here => apart.undone_extent(&selected.row.set.id),
+                _ => selected.undone.clone(),
             };
-            files == FileHandling::Follow || held.wanted != held.undone
+            files == FileHandling::Follow || selected.wanted != selected.undone
         });
         let kind = if there > here { OperationKind::Redo } else { OperationKind::Undo };
         let (from, to) = (touched, there.max(here));
@@ -213,29 +213,29 @@ impl Reverts {
             .filter(|it| it.2 > from && it.1 < to)
             .map(|it| it.0)
             .collect();
-        let mut aside = self.selection.side_effects_between(
+        let mut side_effects = self.selection.side_effects_between(
             ctx,
             session,
             line.cursor_before(there),
             line.cursor_before(here),
         )?;
         if kind == OperationKind::Undo {
-            aside.withdrawn = self.selection.grants_during(ctx, session, &within)?;
+            side_effects.withdrawn = self.selection.grants_during(ctx, session, &within)?;
         }
         if files == FileHandling::Follow {
-            aside.not_covered = self.list_imported_files(ctx, session, line, (from, to))?;
+            side_effects.not_covered = self.list_imported_files(ctx, session, line, (from, to))?;
         }
         let turns: Vec<TurnId> = within.iter().map(|turn| turn.id.clone()).collect();
         let head = head.map_or(HeadTarget::Tip, HeadTarget::To);
-        let gathered = OperationSelection {
+        let selection = OperationSelection {
             kind,
             turns,
             other_turns: Vec::new(),
             changes,
             head,
-            side_effects: aside,
+            side_effects,
         };
-        self.planner.build(ctx, session, gathered, &UndoOptions::default())
+        self.planner.build(ctx, session, selection, &UndoOptions::default())
     }
 
     /// The files of turns that were run elsewhere: the conversation moves, they do not (R21).
@@ -251,8 +251,11 @@ impl Reverts {
         let elsewhere =
             outline.filter(|(at, _)| (*at, usize::MAX) >= from && (*at, 0) < to.min(first));
         let patches = elsewhere.flat_map(|(at, it)| {
-            let spots = it.parts.iter().enumerate().map(move |(nth, part)| ((at, nth + 1), part));
-            spots.filter(|(spot, (_, kind))| *spot >= from && kind == "patch").map(|(_, it)| &it.0)
+            let positions =
+                it.parts.iter().enumerate().map(move |(nth, part)| ((at, nth + 1), part));
+            positions
+                .filter(|(position, (_, kind))| *position >= from && kind == "patch")
+                .map(|(_, it)| &it.0)
         });
         let patches: Vec<&PartId> = patches.collect();
         if patches.is_empty() {

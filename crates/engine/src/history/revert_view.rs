@@ -29,7 +29,7 @@ struct RevertDiff {
 }
 
 impl Reverts {
-    /// The `revert` field of a session; nothing while it stands at its end.
+    /// The `revert` field of a session; `None` while its head is at the end.
     ///
     /// `snapshot` is the tree of the guard, `diff` what differs between the guards and the disk, over
     /// the paths that were written since the session left its end.
@@ -76,13 +76,13 @@ impl Reverts {
         let Some(guard) = root.report.guard.filter(|_| Path::new(&root.root.path).is_dir()) else {
             return Ok(());
         };
-        let vault = self.snapshots.of_root(&root.root, ctx.now)?;
-        let capture = match vault.reader().find_capture(&guard.to_string()) {
+        let handle = self.snapshots.of_root(&root.root, ctx.now)?;
+        let capture = match handle.reader().find_capture(&guard.to_string()) {
             // It has expired.
             Err(SnapshotError::NoCapture { .. }) => return Ok(()),
             found => found?,
         };
-        let diff = vault.reader().diff_worktree(&capture, &DiffOptions::default())?;
+        let diff = handle.reader().diff_worktree(&capture, &DiffOptions::default())?;
         shown.snapshot.get_or_insert_with(|| capture.tree.to_string());
         for file in diff.files {
             let is_new = !shown.seen.contains(&(root.root.clone(), file.path));

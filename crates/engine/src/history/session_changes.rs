@@ -28,33 +28,33 @@ use crate::history::undo::{
 /// The way of every path, root by root.
 type PathHistories = BTreeMap<ChangeRoot, BTreeMap<RelPath, PathHistory>>;
 
-/// What is said of the changes of a session.
+/// The new summary of the changes of a session.
 #[derive(Clone)]
 pub(crate) enum ChangeSummaryUpdate {
-    /// It has changed nothing: what was said stays.
+    /// It has changed nothing: the stored summary stays.
     Unchanged,
     /// These are the figures.
     Counts(ChangeSummary),
-    /// The captures cannot be read: nothing can be said.
+    /// The captures cannot be read: there is no summary.
     Unknown,
 }
 
 impl ChangeSummaryUpdate {
-    /// Writes it into the session's row, if it is something else; clients hear of that.
+    /// Stores it with the session, if it differs; clients get an event.
     pub(crate) fn write(
         &self,
         tx: &turnstone_store::Tx<'_>,
         session: &SessionId,
     ) -> turnstone_store::Result<()> {
-        let stated = match self {
+        let summary = match self {
             Self::Unchanged => return Ok(()),
             Self::Counts(summary) => Some(summary.clone()),
             Self::Unknown => None,
         };
         let now = Number::from(tx.now().0);
         tx.sessions().update(session, |session| {
-            if session.summary != stated {
-                (session.summary, session.time.updated) = (stated, now);
+            if session.summary != summary {
+                (session.summary, session.time.updated) = (summary, now);
             }
             Ok(())
         })?;
@@ -71,7 +71,7 @@ pub(crate) struct SessionChanges {
 
 impl SessionChanges {
     /// What the turns behind a head changed, as clients are shown it after a revert: whether a file
-    /// could follow or not. Nothing if it cannot be told, or is too much for one event.
+    /// could be restored or not. `None` if it is unknown, or too large for one event.
     pub(crate) fn diff_after_head(
         &self,
         ctx: &Context,
@@ -81,10 +81,11 @@ impl SessionChanges {
         let line = self.store.read(ctx, |r| Timeline::read(r, session))?;
         let there = line.position_of(Some(head));
         let mut changes = self.of_session(ctx, session, &line)?;
-        changes.retain(|held| {
-            line.change_set_position(session, &held.turn, &held.row).is_some_and(|at| at >= there)
+        changes.retain(|selected| {
+            line.change_set_position(session, &selected.turn, &selected.row)
+                .is_some_and(|at| at >= there)
         });
-        if !can_fit_event(changes.iter().map(|held| held.row.set.changes.len()).sum()) {
+        if !can_fit_event(changes.iter().map(|selected| selected.row.set.changes.len()).sum()) {
             return Ok(None);
         }
         let whole = |_: &SelectedChangeSet, _: &RelPath| (true, false);
@@ -121,9 +122,9 @@ impl SessionChanges {
         }
     }
 
-    /// What is to be said of the changes of a session once `taken` is taken back as well.
+    /// The summary of the changes of a session once `taken` is undone as well.
     ///
-    /// A session that changed nothing keeps what is said of it; what cannot be told is not guessed.
+    /// A session that changed nothing keeps its summary; an unknown one is not guessed.
     pub(crate) fn summarize(
         &self,
         ctx: &Context,
@@ -137,23 +138,24 @@ impl SessionChanges {
         if changes.is_empty() {
             return Ok(ChangeSummaryUpdate::Unchanged);
         }
-        for held in &mut changes {
-            if let Some(then) = taken.iter().find(|it| it.change == held.row.set.id) {
-                held.undone = then.extent.clone();
+        for selected in &mut changes {
+            if let Some(then) = taken.iter().find(|it| it.change == selected.row.set.id) {
+                selected.undone = then.extent.clone();
             }
         }
-        let stands =
-            |held: &SelectedChangeSet, path: &RelPath| (true, held.undone.contains_path(path));
-        let told = self.diff(ctx, session, DiffFormat::CountsOnly, &changes, stands);
-        Ok(told.map_or(ChangeSummaryUpdate::Unknown, |found| {
+        let stands = |selected: &SelectedChangeSet, path: &RelPath| {
+            (true, selected.undone.contains_path(path))
+        };
+        let diffed = self.diff(ctx, session, DiffFormat::CountsOnly, &changes, stands);
+        Ok(diffed.map_or(ChangeSummaryUpdate::Unknown, |found| {
             ChangeSummaryUpdate::Counts(found.summary())
         }))
     }
 
-    /// Writes down what is to be said of the changes of a session, if that is something else.
+    /// Stores the summary of the changes of a session, if it differs.
     pub(crate) fn update_summary(&self, ctx: &Context, session: &SessionId) -> Result<()> {
-        let (stated, name) = (self.summarize(ctx, session, &[], &[])?, session.clone());
-        let restate = move |tx: &turnstone_store::Tx<'_>| stated.write(tx, &name);
+        let (summary, name) = (self.summarize(ctx, session, &[], &[])?, session.clone());
+        let restate = move |tx: &turnstone_store::Tx<'_>| summary.write(tx, &name);
         Ok(self.store.write(ctx, restate).wait()?)
     }
 
@@ -168,11 +170,11 @@ impl SessionChanges {
         taken: impl Fn(&SelectedChangeSet, &RelPath) -> (bool, bool),
     ) -> Result<SessionDiff> {
         let own = self.find_own_paths(ctx, changes)?;
-        let (mut found, mut courses) = (SessionDiff::default(), PathHistories::new());
-        for held in changes {
-            let set = &held.row.set;
+        let (mut found, mut histories) = (SessionDiff::default(), PathHistories::new());
+        for selected in changes {
+            let set = &selected.row.set;
             for change in &set.changes {
-                let (before, after) = taken(held, &change.path);
+                let (before, after) = taken(selected, &change.path);
                 let is_own = own.get(&set.id).is_none_or(|paths| paths.contains(&change.path));
                 if before == after || !is_own {
                     continue;
@@ -182,14 +184,14 @@ impl SessionChanges {
                     found.not_covered.push((set.root.clone(), change.path.clone(), why));
                     continue;
                 }
-                let paths = courses.entry(set.root.clone()).or_default();
-                let course = paths.entry(change.path.clone()).or_default();
-                let way = if after { &mut course.back } else { &mut course.forth };
-                way.push((held.row.span(), change.clone()));
+                let paths = histories.entry(set.root.clone()).or_default();
+                let path_history = paths.entry(change.path.clone()).or_default();
+                let way = if after { &mut path_history.back } else { &mut path_history.forth };
+                way.push((selected.row.span(), change.clone()));
             }
         }
         let home = self.store.read(ctx, |r| r.sessions().get(session))?.directory;
-        for (root, paths) in courses {
+        for (root, paths) in histories {
             self.append_file_diffs(ctx, (&root, &home), form, &paths, &mut found)?;
         }
         Ok(found)
@@ -202,9 +204,10 @@ impl SessionChanges {
         changes: &[SelectedChangeSet],
     ) -> Result<BTreeMap<ChangeId, BTreeSet<RelPath>>> {
         let mut by_store: BTreeMap<&str, Vec<&ChangeSetRow>> = BTreeMap::new();
-        let windows = changes.iter().filter(|held| held.row.set.evidence != Evidence::Named);
-        for held in windows {
-            by_store.entry(&held.row.set.root.store).or_default().push(&held.row);
+        let windows =
+            changes.iter().filter(|selected| selected.row.set.evidence != Evidence::Named);
+        for selected in windows {
+            by_store.entry(&selected.row.set.root.store).or_default().push(&selected.row);
         }
         let mut own = BTreeMap::new();
         for (store, rows) in by_store {
@@ -224,14 +227,14 @@ impl SessionChanges {
         paths: &BTreeMap<RelPath, PathHistory>,
         found: &mut SessionDiff,
     ) -> Result<()> {
-        let vault = self.snapshots.of_root(root, ctx.now)?;
+        let handle = self.snapshots.of_root(root, ctx.now)?;
         let mut changes = Vec::new();
-        for (path, course) in paths {
-            changes.extend(course.three_way_steps().iter().filter_map(|step| {
+        for (path, path_history) in paths {
+            changes.extend(path_history.three_way_steps().iter().filter_map(|step| {
                 Some(FileChange { path: path.clone(), before: step.base?, after: step.target })
             }));
         }
-        let diff = vault.reader().diff_changes(&changes, &form.options())?;
+        let diff = handle.reader().diff_changes(&changes, &form.options())?;
         let missing = diff.not_covered.into_iter();
         found
             .not_covered
@@ -252,9 +255,9 @@ impl SessionChanges {
         Ok(())
     }
 
-    /// Everybody who changed something on a root while some change sets were open.
+    /// All change sets of a root that overlap some change sets.
     ///
-    /// A copy of a change set in a fork claims nothing of its own: it is the same one.
+    /// A copy of a change set in a fork makes no further claim: it is the same one.
     pub(crate) fn list_claims(
         &self,
         ctx: &Context,
@@ -295,7 +298,7 @@ impl SessionChanges {
         turns: &[&TurnRow],
         closing: &[CloseChangeSet],
     ) -> Result<Vec<SelectedChangeSet>> {
-        let held = self.store.read(ctx, |r| {
+        let selected = self.store.read(ctx, |r| {
             let mut rows = Vec::new();
             for turn in turns {
                 let own = r.change_sets().of_turn(session, &turn.id)?;
@@ -310,13 +313,13 @@ impl SessionChanges {
             rows.iter_mut().for_each(|(_, row)| close_row(row, closing));
             rows.retain(|(_, row)| row.closed.is_some());
             rows.sort_by_key(|(_, row)| row.closed);
-            let held = |(turn, row): (TurnId, ChangeSetRow)| {
+            let selected = |(turn, row): (TurnId, ChangeSetRow)| {
                 let taken = r.change_sets().undone_extent(&row.set.id)?;
                 Ok(SelectedChangeSet { wanted: taken.clone(), undone: taken, turn, row })
             };
-            rows.into_iter().map(held).collect::<turnstone_store::Result<Vec<_>>>()
+            rows.into_iter().map(selected).collect::<turnstone_store::Result<Vec<_>>>()
         })?;
-        Ok(held)
+        Ok(selected)
     }
 }
 

@@ -46,7 +46,7 @@ impl SessionRecovery {
         Ok(())
     }
 
-    /// The same before somebody reads what the turns of a session did; costs one look if there is
+    /// The same before a read of what the turns of a session did; costs one query if there is
     /// nothing to do (R45).
     ///
     /// # Errors
@@ -57,7 +57,7 @@ impl SessionRecovery {
             return Ok(());
         }
         match self.recover(ctx, session) {
-            // What still runs is not known yet, and that is what the reader sees.
+            // What still runs is not known yet, and the reader sees that.
             Err(EngineError::ProcessGroup(_)) => Ok(()),
             recovered => recovered,
         }
@@ -85,7 +85,7 @@ impl SessionRecovery {
                 self.changes.update_summary(ctx, &set.session)?;
                 Ok(Some(set.id.clone()))
             }
-            // Somebody else recovered it between our two looks.
+            // Another process recovered it in the meantime.
             Ok(WriteOutcome::No) | Err(StoreError::Conflict { .. }) => Ok(None),
             Err(error) => Err(error.into()),
         }
@@ -112,25 +112,25 @@ impl SessionRecovery {
             close.not_covered = row.named.len().max(at_least) as u64;
             return Ok(close);
         };
-        let vault = self.snapshots.open(root, ctx.now)?;
-        let before = vault.reader().find_capture(before)?;
+        let handle = self.snapshots.open(root, ctx.now)?;
+        let before = handle.reader().find_capture(before)?;
         let group = session_pin_group(&set.session);
         let named = match set.evidence {
             Evidence::Named => Some(row.named.iter().cloned().collect()),
             Evidence::Window | Evidence::Recovered => None,
         };
-        let Some(after) = self.captures.try_capture(ctx, &vault, &group, named.as_ref())? else {
+        let Some(after) = self.captures.try_capture(ctx, &handle, &group, named.as_ref())? else {
             close.changes = unknown_changes(&row.named);
             close.not_covered = row.named.len().max(1) as u64;
             return Ok(close);
         };
-        close.changes = compare_captures(&vault, &before, &after.capture)?;
+        close.changes = compare_captures(&handle, &before, &after.capture)?;
         close.after = Some(after.capture.id.to_string());
         close.not_covered = close.changes.iter().filter(|c| !c.is_covered()).count() as u64;
         Ok(close)
     }
 
-    /// Waits until nobody of the call of a change set writes any more.
+    /// Waits until no process of the call of a change set runs any more.
     pub(crate) fn wait_for_orphaned_group(&self, ctx: &Context, set: &ChangeSet) -> Result<()> {
         let Some(part) = &set.part else {
             return Ok(());

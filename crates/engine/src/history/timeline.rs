@@ -50,11 +50,11 @@ impl Timeline {
     ) -> Self {
         let messages = outline.iter().enumerate().map(|(at, it)| (it.message.clone(), at));
         let messages = messages.collect();
-        let spots = |(at, it): (usize, &MessageOutlineRow)| {
+        let positions = |(at, it): (usize, &MessageOutlineRow)| {
             let ids: Vec<_> = it.parts.iter().map(|(id, _)| id.clone()).collect();
             ids.into_iter().enumerate().map(move |(nth, id)| (id, (at, nth + 1)))
         };
-        let parts = outline.iter().enumerate().flat_map(spots).collect();
+        let parts = outline.iter().enumerate().flat_map(positions).collect();
         Self { outline, turns, head, messages, parts }
     }
 
@@ -75,7 +75,7 @@ impl Timeline {
         part.or_else(message).unwrap_or(TIMELINE_END)
     }
 
-    /// Where the session stands.
+    /// The position of the head.
     pub(crate) fn head_position(&self) -> TimelinePosition {
         self.position_of(self.head.as_ref())
     }
@@ -96,11 +96,11 @@ impl Timeline {
     }
 
     /// The turn a spot belongs to.
-    pub(crate) fn turn_at(&self, spot: TimelinePosition) -> Option<&TurnRow> {
+    pub(crate) fn turn_at(&self, position: TimelinePosition) -> Option<&TurnRow> {
         self.visible_turns()
             .into_iter()
             .rev()
-            .find(|it| it.1 <= spot && spot != TIMELINE_END)
+            .find(|it| it.1 <= position && position != TIMELINE_END)
             .map(|it| it.0)
     }
 
@@ -151,23 +151,23 @@ impl Timeline {
             it.part_cursors.iter().enumerate().map(move |(nth, cursor)| ((at, nth + 1), *cursor))
         });
         let before = parts.filter(|(_, cursor)| *cursor < row.opened);
-        Some(before.map(|(spot, _)| spot).max().unwrap_or(begin))
+        Some(before.map(|(position, _)| position).max().unwrap_or(begin))
     }
 
     /// The place in the log at which a spot of the line was not there yet.
-    pub(crate) fn cursor_before(&self, spot: TimelinePosition) -> LogCursor {
+    pub(crate) fn cursor_before(&self, position: TimelinePosition) -> LogCursor {
         let shown = self.visible_turns();
-        let Some((turn, begin, _)) = shown.iter().rev().find(|it| it.1 <= spot) else {
+        let Some((turn, begin, _)) = shown.iter().rev().find(|it| it.1 <= position) else {
             return LogCursor(0);
         };
-        if spot == TIMELINE_END {
+        if position == TIMELINE_END {
             return turn.span.1;
         }
         let appeared =
-            self.outline.get(spot.0).and_then(|it| it.part_cursors.get(spot.1.max(1) - 1));
+            self.outline.get(position.0).and_then(|it| it.part_cursors.get(position.1.max(1) - 1));
         match appeared {
-            // A part that a jump brought back appears later than its turn.
-            Some(at) if spot != *begin && *at < turn.span.1 => LogCursor(at.0 - 1),
+            // A part that a jump restored appears later than its turn.
+            Some(at) if position != *begin && *at < turn.span.1 => LogCursor(at.0 - 1),
             Some(_) | None => turn.span.0,
         }
     }

@@ -77,7 +77,7 @@ impl History {
 }
 
 impl History {
-    /// Plans to take turns back; changes nothing.
+    /// Plans an undo of turns; changes nothing.
     ///
     /// # Errors
     ///
@@ -91,11 +91,11 @@ impl History {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recovery.recover(ctx, session)?;
-        let gathered = self.selection.select_undo(ctx, session, which, options)?;
-        self.planner.build(ctx, session, gathered, options)
+        let selection = self.selection.select_undo(ctx, session, which, options)?;
+        self.planner.build(ctx, session, selection, options)
     }
 
-    /// Plans to bring back what was taken back; changes nothing.
+    /// Plans a redo; changes nothing.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl History {
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
         self.recovery.recover(ctx, session)?;
-        let gathered = self.selection.select_redo(ctx, session, which, options)?;
-        self.planner.build(ctx, session, gathered, options)
+        let selection = self.selection.select_redo(ctx, session, which, options)?;
+        self.planner.build(ctx, session, selection, options)
     }
 
     /// Carries a plan out, if it may be. After a crash, [`crate::Maintenance::recover_all`] finishes it.

@@ -9,15 +9,15 @@ use turnstone_store::Context;
 use crate::error::Result;
 use crate::maintenance::upkeep::Maintenance;
 
-/// The pin group of captures that were made for nobody in particular.
+/// The pin group of captures that belong to no session.
 const BASELINE_GROUP: &str = "baseline";
 
 impl Maintenance {
     /// Starts the journal of a directory and its first capture, in the background.
     ///
-    /// Whoever runs for long calls it when a project is opened. Until the capture is there, steps
-    /// have no snapshot; afterwards each costs what changed (R42). Nothing waits for it: named
-    /// writes are captured meanwhile. Returns nothing for a root that is not captured.
+    /// A long-running process calls it when a project is opened. Until the capture exists, steps
+    /// have no snapshot; afterwards each costs only what changed (R42). Nothing waits for it: named
+    /// writes are captured at the same time. Returns `None` for a root that is not captured.
     ///
     /// # Errors
     ///
@@ -27,17 +27,17 @@ impl Maintenance {
         ctx: &Context,
         directory: &Path,
     ) -> Result<Option<JoinHandle<Result<CaptureOutcome, SnapshotError>>>> {
-        let vault = match self.snapshots.open(directory, ctx.now) {
-            Ok(vault) => vault,
+        let handle = match self.snapshots.open(directory, ctx.now) {
+            Ok(handle) => handle,
             Err(error) if error.is_refused_root() => return Ok(None),
             Err(error) => return Err(error.into()),
         };
         let now = ctx.now;
         let thread = std::thread::Builder::new().name("turnstone-baseline".to_owned());
         let running = thread.spawn(move || {
-            // Only a keeper has a journal; whoever keeps the store for us has its own.
-            let _journal = vault.maintenance().start_journal();
-            vault.capture(&PinGroup::new(BASELINE_GROUP), now)
+            // Only the owner of a store has a journal; another process that owns it has its own.
+            let _journal = handle.maintenance().start_journal();
+            handle.capture(&PinGroup::new(BASELINE_GROUP), now)
         })?;
         Ok(Some(running))
     }

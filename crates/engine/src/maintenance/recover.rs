@@ -11,7 +11,7 @@ use crate::maintenance::upkeep::Maintenance;
 pub struct RecoveryReport {
     /// Turns whose process died.
     pub interrupted: Vec<TurnId>,
-    /// Calls whose end nobody saw; what they changed is known since.
+    /// Calls that were never closed; their changes are recorded now.
     pub closed: Vec<ChangeId>,
     /// Operations that were cut off and are finished.
     pub finished: Vec<OperationId>,
@@ -34,7 +34,7 @@ impl Maintenance {
         };
         for row in self.store.read(ctx, |r| r.change_sets().list_open(None))? {
             match self.recovery.close_orphaned_change(ctx, &row) {
-                // What still runs cannot be compared; whoever uses that session is told.
+                // What still runs cannot be compared; the next user of that session gets the error.
                 Err(EngineError::ProcessGroup(_)) => {}
                 closed => done.closed.extend(closed?),
             }

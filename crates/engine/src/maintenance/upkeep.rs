@@ -1,4 +1,4 @@
-//! Upkeep: what nobody needs any more goes by itself, a little at a time (R41).
+//! Maintenance: removes what no session needs any more, a little at a time (R41).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -19,10 +19,10 @@ use crate::maintenance::recover::RecoveryReport;
 
 /// About how many bytes are copied at the end of a command: done in less than a second.
 const COMMAND_COPY_BYTES: u64 = 16 << 20;
-/// The same while nobody waits.
+/// The same in the background.
 const IDLE_COPY_BYTES: u64 = 1 << 30;
 
-/// What upkeep did.
+/// What maintenance did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct MaintenanceReport {
     /// Snapshot stores that were collected.
@@ -56,7 +56,7 @@ impl Maintenance {
 }
 
 impl Maintenance {
-    /// What a process that runs for long calls once a minute: recovery, and upkeep once an hour.
+    /// Recovery, and maintenance once an hour; a long-running process calls it once a minute.
     ///
     /// # Errors
     ///
@@ -69,19 +69,19 @@ impl Maintenance {
         Ok((recovered, self.run(ctx, MaintenanceInterval::Hourly)?))
     }
 
-    /// Upkeep of the stores this process keeps, where it is due: hourly for one that runs on, daily
-    /// for a command that is about to end, which takes less than a second for it.
+    /// Maintains the stores this process owns, where it is due: hourly in a long-running process, daily
+    /// at the end of a command, which spends less than a second on it.
     ///
     /// # Errors
     ///
-    /// A store or the ledger refused; nothing is lost, the next upkeep finds the rest.
+    /// A store or the ledger refused; nothing is lost, the next maintenance finds the rest.
     pub fn run(&self, ctx: &Context, cadence: MaintenanceInterval) -> Result<MaintenanceReport> {
         let mut tended = MaintenanceReport::default();
         let due: Vec<_> = self
             .snapshots
             .list_open()
             .into_iter()
-            .filter(|vault| vault.maintenance().is_maintenance_due(cadence, ctx.now))
+            .filter(|handle| handle.maintenance().is_maintenance_due(cadence, ctx.now))
             .collect();
         if due.is_empty() {
             return Ok(tended);
@@ -91,9 +91,9 @@ impl Maintenance {
             MaintenanceInterval::Daily => COMMAND_COPY_BYTES,
         };
         let sweep = self.pins.gc_request(ctx, effort)?;
-        for vault in due {
+        for handle in due {
             tended.stores +=
-                usize::from(vault.maintenance().maintain_if_due(cadence, &sweep)?.is_some());
+                usize::from(handle.maintenance().maintain_if_due(cadence, &sweep)?.is_some());
         }
         tended.outputs = self.remove_orphaned_outputs(ctx)?;
         let registry = self.snapshots.registry();
@@ -102,7 +102,7 @@ impl Maintenance {
         Ok(tended)
     }
 
-    /// Upkeep after sessions were deleted, of the stores of their directories, due or not.
+    /// Maintains the stores of the directories of deleted sessions, due or not.
     ///
     /// # Errors
     ///
@@ -152,7 +152,7 @@ impl Maintenance {
 
 fn remove_if_present(path: &Path) -> std::io::Result<()> {
     match fs_err::remove_file(path) {
-        // Somebody else was faster.
+        // Another process was faster.
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(()),
         done => done,
     }

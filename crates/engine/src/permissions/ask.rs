@@ -1,4 +1,4 @@
-//! Asking and answering. A request is durable before anybody is told, an answer counts once.
+//! Asking and answering. A request is durable before clients see it, an answer counts once.
 
 use std::sync::Arc;
 
@@ -109,7 +109,7 @@ impl Permissions {
         };
         self.store.write(&turn.context(ctx), ask).wait()?;
         let ctx = &ctx.without_expected_seq();
-        // Somebody may have approved it for good between the rules and the question.
+        // It may have been approved between the rules and the question.
         if self.rules.effective_over(ctx, &turn.session, base)?.decide(&new.ask)
             == PermissionVerdict::Allowed
         {
@@ -160,7 +160,7 @@ impl Permissions {
     ///
     /// # Errors
     ///
-    /// [`PermissionError::Reply`] if the request is unknown or not open any more, if the caller may not
+    /// [`PermissionError::Reply`] if the request is unknown or not pending, if the caller may not
     /// answer it (a named actor not with `always`, which counts beyond its sessions), or if the user's own
     /// configuration denies what the answer would allow.
     pub fn reply(
@@ -204,7 +204,7 @@ impl Permissions {
         };
         match self.store.write(ctx, write).wait() {
             Ok(()) => Ok(done),
-            // Somebody else answered between our look and our answer.
+            // It was answered in the meantime.
             Err(StoreError::Conflict { .. }) => Err(ReplyError::NotPending(id.clone()).into()),
             Err(error) => Err(error.into()),
         }
@@ -218,7 +218,7 @@ impl Permissions {
         }
     }
 
-    /// The requests nobody has answered, of one session or of all: told again after a restart.
+    /// The pending requests, of one session or of all; clients get them again after a restart.
     ///
     /// # Errors
     ///
@@ -315,13 +315,13 @@ impl Permissions {
         let name = session.clone();
         let go = move |tx: &Tx<'_>| {
             tx.turns().transition(&name, &waiting.id, &TurnEvent::Answered)?;
-            // Somebody of this process, which has the lease, may have been faster.
+            // Another thread of this process, which has the lease, may have been faster.
             Ok(tx.last_appended().is_some())
         };
         match self.store.write(&turn.context(ctx), go).wait() {
             Ok(true) => Ok(Some(ResumedTurn { turn })),
             Ok(false) => Ok(None),
-            // It ended, or somebody else was faster.
+            // It ended, or another process was faster.
             Err(StoreError::Transition { .. } | StoreError::Fenced(_)) => Ok(None),
             Err(error) => Err(error.into()),
         }

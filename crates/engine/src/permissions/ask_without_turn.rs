@@ -1,4 +1,4 @@
-//! Asking beside a turn: whoever drives a session without a turn of its own may ask as well.
+//! Requests outside of a turn, by a client that drives a session without one.
 
 use turnstone_core::id::{PermissionId, SessionId};
 use turnstone_core::model::PermissionAsk;
@@ -14,8 +14,8 @@ use crate::permissions::Permissions;
 impl Permissions {
     /// Asks whether something may be done in a session: the rules first, then a person.
     ///
-    /// `id` names the request, if the caller has a name for it: asking again under it asks nobody
-    /// twice and tells what was answered. The request is open until it is answered or a turn of the
+    /// `id` names the request, if the caller has a name for it: asking again under it asks no one
+    /// twice and returns the answer. The request is open until it is answered or a turn of the
     /// session ends.
     ///
     /// # Errors

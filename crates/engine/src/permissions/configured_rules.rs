@@ -97,7 +97,11 @@ impl RuleSettings {
     /// # Errors
     ///
     /// As [`Engine::effective_rules`].
-    pub fn read_base_rules_in(&self, directory: &Path, roots: &[String]) -> Result<BaseRules> {
+    pub(crate) fn read_base_rules_in(
+        &self,
+        directory: &Path,
+        roots: &[String],
+    ) -> Result<BaseRules> {
         let folders = rule_folders(directory, roots);
         let mut project = Vec::new();
         for name in RULE_FILES {

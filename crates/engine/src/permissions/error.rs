@@ -8,7 +8,7 @@ use crate::error::EngineError;
 /// Why a request or an answer was refused; nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum PermissionError {
-    /// The answer does not fit: there is no such request, or it is not open any more.
+    /// The answer does not fit: the request is unknown or not pending.
     #[error(transparent)]
     Reply(#[from] ReplyError),
     /// The engine refused.

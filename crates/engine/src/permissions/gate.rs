@@ -31,7 +31,7 @@ pub enum GateDecision {
     Granted,
     /// It may not; the refusal is recorded.
     Denied(RuleExplanation),
-    /// Whoever was asked said no.
+    /// A person was asked and refused.
     Rejected,
     /// A person is asked; until the answer nothing is done.
     Pending(PermissionId),
@@ -42,9 +42,9 @@ pub enum GateDecision {
 pub enum GateRefusal {
     /// A rule.
     Rule(RuleSource),
-    /// Whoever was asked.
+    /// An answer.
     Answer,
-    /// There is nobody to ask: the project has no session.
+    /// There is no session in which it could be asked.
     NoSession,
 }
 
@@ -52,7 +52,7 @@ impl fmt::Display for GateRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Rule(source) => write!(f, "denied by a rule ({})", source.as_str()),
-            Self::Answer => f.write_str("somebody was asked and said no"),
+            Self::Answer => f.write_str("a person was asked and refused"),
             Self::NoSession => f.write_str("there is no session in which it could be asked"),
         }
     }
@@ -69,7 +69,7 @@ pub struct PermissionGates {
 impl PermissionGates {
     /// Lets an operation of a session pass its gate, before it changes anything.
     ///
-    /// Who asks is told by `ctx`: its role, and whether its actor created the session. A person and the session's own client may unless a rule says
+    /// `ctx` identifies the caller: its role, and whether its actor created the session. A person and the session's own client may unless a rule says
     /// otherwise; for others a person is asked. The answer is found again by `ctx.request`: the same actor
     /// repeats the same call under it, once. Returns the context for the writes that follow: a used answer
     /// is an event of the session, so what `ctx` expects of its number held before that.
@@ -171,7 +171,7 @@ impl PermissionGates {
     }
 
     /// The same for an operation on a directory, which may belong to no project: then only the
-    /// configuration of the user and of the directory counts, and nobody can be asked.
+    /// configuration of the user and of the directory counts, and a person cannot be asked.
     ///
     /// # Errors
     ///
@@ -228,13 +228,13 @@ impl PermissionGates {
     ) -> Result<()> {
         for id in sessions {
             let (gate, pattern) = (GatedOperation::Delete, id.to_string());
-            let told = decide_gate(
+            let explanation = decide_gate(
                 gate,
                 &pattern,
                 GateCaller::Person,
                 &self.rules.effective(ctx, id)?.layers(),
             );
-            if let (RuleAction::Deny, Some(source)) = (told.action, told.source) {
+            if let (RuleAction::Deny, Some(source)) = (explanation.action, explanation.source) {
                 let ask = build_gate_ask(ctx, gate, vec![pattern.clone()], QuestionScope::Session);
                 self.record_denial(&ctx.without_preconditions(), record_in.unwrap_or(id), &ask)?;
                 return Err(EngineError::PermissionRefused {
@@ -285,7 +285,7 @@ impl PermissionGates {
     /// # Errors
     ///
     /// The ledger refused, or the rules could not be read: then the operation must not be done.
-    pub fn evaluate(
+    fn evaluate(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -311,14 +311,14 @@ impl PermissionGates {
         let patterns = if patterns.is_empty() { &anything } else { patterns };
         let mut asked = Vec::new();
         for pattern in patterns {
-            let told = decide_gate(gate, pattern, caller, &layers);
-            match told.action {
+            let explanation = decide_gate(gate, pattern, caller, &layers);
+            match explanation.action {
                 RuleAction::Allow => {}
                 RuleAction::Ask => asked.push(pattern.clone()),
                 RuleAction::Deny => {
                     let ask = build_gate_ask(ctx, gate, vec![pattern.clone()], scope);
                     self.record_denial(ctx, session, &ask)?;
-                    return Ok((GateDecision::Denied(told), Some(pattern.clone())));
+                    return Ok((GateDecision::Denied(explanation), Some(pattern.clone())));
                 }
             }
         }
@@ -329,7 +329,7 @@ impl PermissionGates {
         Ok((self.use_answer_or_ask(ctx, session, id, &ask)?, Some(first)))
     }
 
-    /// Writes down that a rule refused something.
+    /// Stores that a rule refused something.
     fn record_denial(&self, ctx: &Context, session: &SessionId, ask: &PermissionAsk) -> Result<()> {
         let request = build_request(&self.id_generator.new_permission_id(ctx.now)?, session, ask);
         let write = move |tx: &Tx<'_>| {
@@ -345,7 +345,7 @@ impl PermissionGates {
 }
 
 impl RuleSettings {
-    /// Judges an operation where no ledger knows the directory: there is nobody to ask, and nowhere to
+    /// Judges an operation in a directory that the ledger does not know: a person cannot be asked, and there is nowhere to
     /// record a refusal.
     ///
     /// # Errors
@@ -363,7 +363,7 @@ impl RuleSettings {
     }
 }
 
-/// What a ruling means for whoever wants to go on, and the context to go on with.
+/// What a ruling means for the caller, and the context to continue with.
 fn passed(
     ctx: &Context,
     (gate, patterns): (GatedOperation, &[String]),
@@ -376,7 +376,9 @@ fn passed(
             return Err(EngineError::PermissionPending { gate, request });
         }
         GateDecision::Rejected => GateRefusal::Answer,
-        GateDecision::Denied(told) => told.source.map_or(GateRefusal::NoSession, GateRefusal::Rule),
+        GateDecision::Denied(explanation) => {
+            explanation.source.map_or(GateRefusal::NoSession, GateRefusal::Rule)
+        }
     };
     let pattern = pattern.or_else(|| patterns.first().cloned());
     Err(EngineError::PermissionRefused {
@@ -396,8 +398,8 @@ fn enforce_gate_without_session(
     let anything = ["*".to_owned()];
     let patterns = if patterns.is_empty() { &anything } else { patterns };
     for pattern in patterns {
-        let told = decide_gate(gate, pattern, caller, &rules.layers());
-        let why = match (told.action, told.source) {
+        let explanation = decide_gate(gate, pattern, caller, &rules.layers());
+        let why = match (explanation.action, explanation.source) {
             (RuleAction::Allow, _) => continue,
             (RuleAction::Deny, Some(source)) => GateRefusal::Rule(source),
             (RuleAction::Deny | RuleAction::Ask, _) => GateRefusal::NoSession,

@@ -2,7 +2,7 @@
 
 use turnstone_core::id::{OperationId, PermissionId, SessionId};
 use turnstone_core::model::{
-    ExtraFields, PermissionAsk, PermissionReply, RequestBody, RequestId, RequestState, UserRequest,
+    ExtraFields, PermissionAsk, PermissionReply, RequestBody, RequestState, UserRequest,
 };
 use turnstone_core::permission::GatedOperation;
 use turnstone_store::{Context, StoreError};
@@ -110,16 +110,6 @@ impl PermissionGates {
         let new = build_request(id, session, ask);
         self.store.write(ctx, move |tx| tx.requests().add(&new)).wait()?;
         Ok(GateDecision::Pending(id.clone()))
-    }
-
-    /// What became of a gate that was asked about: nothing while nobody has answered.
-    ///
-    /// # Errors
-    ///
-    /// [`turnstone_store::StoreError::NotFound`] for an unknown request.
-    pub fn find_answer(&self, ctx: &Context, id: &PermissionId) -> Result<Option<bool>> {
-        let id = RequestId::Permission(id.clone());
-        Ok(is_granted(&self.store.read(ctx, |r| r.requests().state(id.as_str()))?))
     }
 }
 

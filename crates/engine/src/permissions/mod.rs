@@ -18,4 +18,4 @@ pub use error::PermissionError;
 pub use gate::PermissionGates;
 pub use gate::{GateDecision, GateRefusal};
 pub use rules::PermissionRules;
-pub use rules::{BaseRules, EffectiveRules, read_effective_rules};
+pub use rules::{BaseRules, EffectiveRules};

@@ -107,7 +107,7 @@ impl From<BaseRules> for EffectiveRules {
 /// # Errors
 ///
 /// [`turnstone_store::StoreError::NoSession`].
-pub fn read_effective_rules(
+fn read_effective_rules(
     reader: &ReadTx<'_>,
     session: &SessionId,
     base: &BaseRules,
@@ -120,7 +120,7 @@ pub fn read_effective_rules(
     sources.push((RuleSource::Session, prompt_rules(reader, session)?));
     let mut seen = vec![own.id.clone()];
     let mut above = own.parent.clone();
-    // A session that is its own forefather has no more denials than once around.
+    // A session may be its own ancestor; each counts once.
     while let Some(id) = above.filter(|id| !seen.contains(id)) {
         let Some(parent) = reader.sessions().find(&id)? else { break };
         sources.push((RuleSource::Parent, inherited_rules(&parent.permission.unwrap_or_default())));
@@ -189,7 +189,7 @@ impl PermissionRules {
         Ok(self.store.read(ctx, |r| r.projects().approved_rules(project))?)
     }
 
-    /// Takes an approval back; false if there was none.
+    /// Revokes an approval; false if there was none.
     ///
     /// # Errors
     ///

@@ -131,11 +131,11 @@ mod tests {
             --- a/gone\n+++ /dev/null\n@@ -1 +0,0 @@\n-x\n\
             diff --git \"a/\\303\\244\" \"b/\\303\\244\"\nnew file mode 100644\n";
         let files = split_patch(text);
-        let told: Vec<_> =
+        let decision: Vec<_> =
             files.iter().map(|f| (f.file.as_str(), f.status, f.additions, f.deletions)).collect();
         let wanted =
             [("a b.txt", "modified", 2, 1), ("gone", "deleted", 0, 1), ("ä", "added", 0, 0)];
-        assert_eq!(told, wanted);
+        assert_eq!(decision, wanted);
         assert_eq!(files.iter().filter_map(|f| f.patch.clone()).collect::<String>(), text);
     }
 

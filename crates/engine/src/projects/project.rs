@@ -1,4 +1,4 @@
-//! Projects as people look after them: listed, told where they went, removed.
+//! Projects as people manage them: listed, relinked, removed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -162,7 +162,7 @@ impl Projects {
         }
         if let Some(old) = &moved_from {
             sessions.extend(self.records.move_sessions(ctx, id, id, Path::new(old), &root)?);
-            // The store of the old place is told of the new one (R12); a root that is not captured
+            // The store of the old directory learns of the new one (R12); a root that is not captured
             // has none.
             self.snapshots.close(std::iter::once(old));
             drop(self.snapshots.open(&root, ctx.now));

@@ -26,7 +26,7 @@ pub struct OpenedProject {
     pub project: Project,
     /// The root of the directory: of its checkout, or the directory itself.
     pub root: PathBuf,
-    /// True if this is another clone of a project that was known: people are told.
+    /// True if this is another clone of a known project: people are told so.
     pub is_joined_clone: bool,
     /// Projects that look alike and stay separate; `project relink` would join them.
     pub similar: Vec<ProjectId>,

@@ -1,7 +1,7 @@
 //! Adoption: sessions that were begun before their directory belonged to a project come to it.
 //!
 //! A session without a project, and those of a plain folder that has become part of a repository,
-//! would otherwise be hidden from whoever looks for them where they were (R31).
+//! would otherwise not be found in their directory (R31).
 
 use std::path::Path;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::projects::repository::Repositories;
 /// The project of sessions that OpenCode knew no project for.
 const GLOBAL_PROJECT: &str = "global";
 
-/// Moves sessions to the project their directory belongs to by now.
+/// Moves sessions to the project that their directory belongs to now.
 #[derive(Clone)]
 pub(crate) struct SessionAdoption {
     pub(crate) store: Arc<Store>,
@@ -69,15 +69,15 @@ impl SessionAdoption {
         Ok(false)
     }
 
-    /// Sessions of nobody in exactly this directory.
+    /// Sessions without a project in exactly this directory.
     fn adopt_projectless(
         &self,
         ctx: &Context,
         project: &Project,
-        nobody: &Project,
+        global: &Project,
         root: &Path,
     ) -> Result<()> {
-        for session in self.records.list_sessions(ctx, &nobody.id)? {
+        for session in self.records.list_sessions(ctx, &global.id)? {
             if Path::new(&session.directory) == root {
                 let (id, to) = (session.id, project.id.clone());
                 let change = move |tx: &turnstone_store::Tx<'_>| {
@@ -92,7 +92,7 @@ impl SessionAdoption {
         Ok(())
     }
 
-    /// True for a plain folder that lies in the checkout `root` by now.
+    /// True for a plain folder that now lies in the checkout `root`.
     fn is_folder_inside(&self, other: &Project, root: &Path) -> Result<bool> {
         let folder = Path::new(&other.worktree);
         let is_plain = other.vcs.is_none() && other.removed.is_none() && other.sandboxes.is_empty();

@@ -18,7 +18,7 @@ pub(crate) fn set_group(part: &mut Part, group: &ProcessGroupId) {
     }
 }
 
-/// The processes of a call; nothing if none were written down.
+/// The processes of a call; `None` if none were recorded.
 pub(crate) fn read_group(part: &Part) -> Result<Option<ProcessGroupId>> {
     let PartBody::Tool(tool) = &part.body else {
         return Ok(None);
@@ -30,7 +30,7 @@ pub(crate) fn read_group(part: &Part) -> Result<Option<ProcessGroupId>> {
         ToolState::Completed { metadata, .. } => Some(metadata),
         ToolState::Pending { .. } => None,
     };
-    // What was written down and cannot be read may still run.
+    // Processes whose record cannot be read may still run.
     let unreadable = |source| EngineError::UnreadableProcessGroup { part: part.id.clone(), source };
     let group = metadata.and_then(|all| all.get(GROUP)).cloned();
     group.map(serde_json::from_value).transpose().map_err(unreadable)

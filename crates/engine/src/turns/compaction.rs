@@ -1,4 +1,4 @@
-//! Compaction: what is old is summarised, what is new stays, and nobody's prompt is lost on the way.
+//! Compaction: old messages are summarised, new ones stay, and no prompt is lost.
 
 use std::sync::Arc;
 
@@ -47,7 +47,7 @@ pub struct CompactionPlan {
     /// The summary before, which the new one takes up.
     pub previous: Option<String>,
     /// The model goes on afterwards: with the prompt that is asked again, or with a word to go on.
-    /// As the request was the program's own; whoever wants it otherwise says so here.
+    /// As in the automatic request; set it to change that.
     pub continues: bool,
 }
 
@@ -78,7 +78,7 @@ pub struct Compaction {
 }
 
 impl Compaction {
-    /// Begins a turn that compacts the context: its request is a message of its own.
+    /// Begins a turn that compacts the context: its request is a separate message.
     ///
     /// # Errors
     ///
@@ -183,7 +183,7 @@ impl Compaction {
             .map(|(_, entry)| entry.clone())
             .collect();
         let budget = tail_budget(limits, settings);
-        // What is asked again stands between such a tail and the request: it would be seen twice.
+        // A repeated prompt lies between such a tail and the request: it would be seen twice.
         let tail = match replay {
             Some(_) => None,
             None => {

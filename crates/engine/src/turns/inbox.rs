@@ -4,44 +4,12 @@ use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::turn::TurnEvent;
 use turnstone_store::{Context, NewTurn, PromptDelivery, PromptReceipt, StoreError, Tx};
 
-use crate::error::{EngineError, Result};
+use crate::error::Result;
 use crate::turns::prompt_submission::Turns;
 use crate::turns::turn::{Prompt, Turn};
 
-/// What became of a prompt.
-#[derive(Clone, Debug)]
-pub enum SubmitOutcome {
-    /// It began a turn, which this process runs.
-    TurnBegun(Turn),
-    /// A turn runs: it is in the inbox.
-    Admitted(PromptReceipt),
-}
-
 impl Turns {
-    /// Begins a turn with a prompt, or keeps it in the inbox while another turn runs.
-    ///
-    /// Either way it is durable when this returns. If the other turn ends at this very moment, the
-    /// prompt is in the inbox and [`Self::begin_next`] finds it.
-    ///
-    /// # Errors
-    ///
-    /// The ledger refused.
-    pub fn begin_or_enqueue(
-        &self,
-        ctx: &Context,
-        prompt: Prompt,
-        delivery: PromptDelivery,
-    ) -> Result<SubmitOutcome> {
-        match self.lifecycle.begin(ctx, prompt.clone()) {
-            Ok(turn) => Ok(SubmitOutcome::TurnBegun(turn)),
-            Err(EngineError::Store(StoreError::Busy(_))) => {
-                self.enqueue_prompt(ctx, prompt, delivery).map(SubmitOutcome::Admitted)
-            }
-            Err(error) => Err(error),
-        }
-    }
-
-    /// Puts a prompt into the inbox, whoever runs the session. Repeating it changes nothing.
+    /// Puts a prompt into the inbox, whichever process runs the session. Repeating it changes nothing.
     ///
     /// # Errors
     ///
@@ -67,7 +35,7 @@ impl Turns {
     pub fn promote_steering_prompts(&self, ctx: &Context, turn: &Turn) -> Result<Vec<MessageId>> {
         let (session, id) = (turn.session.clone(), turn.id.clone());
         let take = move |tx: &Tx<'_>| {
-            // Only whoever runs the turn may take up what steers it.
+            // Only the process that runs the turn may promote its steering prompts.
             tx.turns().transition(&session, &id, &TurnEvent::Started)?;
             let mut taken = Vec::new();
             while let Some(message) = tx.prompts().promote(&session, PromptDelivery::Steer, None)? {
@@ -101,7 +69,7 @@ impl Turns {
             let found = self.store.read(ctx, |r| r.messages().get(session, &next.message));
             let found = match found {
                 Ok(found) => Some(found),
-                // It was taken back with what was behind the head; the log has it.
+                // It was hidden with the messages behind the head; the log has it.
                 Err(StoreError::NoMessage { .. }) => None,
                 Err(error) => return Err(error.into()),
             };

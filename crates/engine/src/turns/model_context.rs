@@ -43,7 +43,7 @@ impl ModelContexts {
                 if one.after.as_ref().is_some_and(is_pulled) && !is_pulled(&one.message) {
                     match r.messages().get(session, &one.message) {
                         Ok(found) => pulled.insert(0, (found.message, found.parts)),
-                        // It is hidden: somebody took it back.
+                        // It is hidden by an undo.
                         Err(StoreError::NoMessage { .. }) => {}
                         Err(error) => return Err(error),
                     }

@@ -21,7 +21,7 @@ pub struct NextAgent {
 /// # Errors
 ///
 /// [`turnstone_store::StoreError::NoSession`].
-pub fn find_newest_prompt(
+pub(crate) fn find_newest_prompt(
     reader: &ReadTx<'_>,
     session: &SessionId,
 ) -> turnstone_store::Result<Option<UserMessage>> {

@@ -32,11 +32,11 @@ const DEFAULT_VARIANT: &str = "default";
 /// Who is to answer a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptRouting {
-    /// Nobody: it is something to know.
+    /// No one: it is only stored.
     StoreOnly,
     /// This process, at once; while a turn runs it waits in the inbox.
     RunHere(PromptDelivery),
-    /// Whoever takes it from the inbox.
+    /// The process that takes it from the inbox.
     Inbox(PromptDelivery),
 }
 
@@ -54,7 +54,7 @@ pub struct PromptSubmission {
 /// What became of it.
 #[derive(Clone, Debug)]
 pub enum PromptOutcome {
-    /// It is there, and nobody answers.
+    /// It is stored, and not answered.
     StoredOnly,
     /// It began a turn, which this process runs.
     TurnBegun(Turn),
@@ -237,7 +237,7 @@ impl Turns {
         self.lifecycle.begin_leased(ctx, &session, &id, write)
     }
 
-    /// Ends a turn that nobody answered: an answer that says why, and the end, at once.
+    /// Ends a turn without an answer of a model: stores a message that says why, and the end, in one commit.
     ///
     /// # Errors
     ///
@@ -347,7 +347,7 @@ impl PromptSubmission {
     ) -> turnstone_store::Result<T> {
         let Prompt { message, .. } = &self.prompt;
         let session = &message.session;
-        // A prompt is never written over what somebody said before.
+        // A prompt never overwrites an existing message.
         if tx.messages().contains(&message.id)? {
             return Err(StoreError::Conflict { kind: "message", id: message.id.to_string() });
         }
@@ -378,7 +378,7 @@ impl PromptSubmission {
     }
 }
 
-/// Notes in the session who answers its newest prompt, if that is somebody else than before.
+/// Stores agent and model of the newest prompt in the session, if they changed.
 fn set_session_agent(session: &mut Session, user: &UserMessage) {
     let ModelRef { provider, model, variant, .. } = &user.model;
     let variant = variant.as_deref().unwrap_or(DEFAULT_VARIANT);

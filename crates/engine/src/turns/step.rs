@@ -171,11 +171,11 @@ impl Steps {
     fn capture_step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
         let session = self.store.read(ctx, |r| r.sessions().get(session))?;
         match self.snapshots.access(&session, ctx.now)? {
-            SnapshotAccess::Available(vault) if vault.reader().has_baseline() => {
+            SnapshotAccess::Available(handle) if handle.reader().has_baseline() => {
                 // A step goes on without one that does not fit.
                 let captured = self.captures.try_capture(
                     ctx,
-                    &vault,
+                    &handle,
                     &session_pin_group(&session.id),
                     None,
                 )?;
@@ -201,11 +201,11 @@ impl Steps {
             (Some(tree), _) => tree.clone(),
             (None, Some(before)) => {
                 let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-                let SnapshotAccess::Available(vault) = self.snapshots.access(&session, ctx.now)?
+                let SnapshotAccess::Available(handle) = self.snapshots.access(&session, ctx.now)?
                 else {
                     return Ok(None);
                 };
-                vault.reader().find_capture(before)?.tree.to_string()
+                handle.reader().find_capture(before)?.tree.to_string()
             }
             (None, None) => return Ok(None),
         };
@@ -244,7 +244,7 @@ impl Steps {
         Ok(ToolRun { part: part.clone(), call })
     }
 
-    /// Ends a tool: what it changed is written down first, then what it answered.
+    /// Ends a tool: its changes are stored first, then its result.
     ///
     /// # Errors
     ///

@@ -117,8 +117,8 @@ impl TurnLifecycle {
         Ok(Turn { session: session.clone(), id: id.clone(), lease })
     }
 
-    /// Ends a turn, once: open tools and messages are closed with it, and the figures of what the
-    /// session changed are written down.
+    /// Ends a turn, once: open tools and messages are closed with it, and the summary of what the
+    /// session changed is stored.
     ///
     /// # Errors
     ///

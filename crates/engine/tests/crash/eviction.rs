@@ -72,8 +72,8 @@ fn check_evicted_turns(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     }
     let newest = turns.last().ok_or("no turn")?;
     assert!(!expired.contains_key(&newest.id), "the newest turn stays");
-    let vault = engine.snapshots().open(&dir.join("work"), NOW)?;
-    let (used, verified) = (vault.reader().usage()?.bytes, vault.reader().verify_objects()?);
+    let handle = engine.snapshots().open(&dir.join("work"), NOW)?;
+    let (used, verified) = (handle.reader().usage()?.bytes, handle.reader().verify_objects()?);
     assert!(used <= STORE, "{used} bytes are used");
     assert!(verified.damaged.is_empty(), "{verified:?}");
     Ok(expired.len())
@@ -106,7 +106,7 @@ fn turn_eviction_killed_at_any_failpoint_stays_consistent() -> Fallible {
 }
 
 /// What holds after any death among guards: each that has not expired is there, none other is, and
-/// the newest operation can be taken back. Returns how many have expired.
+/// the newest operation can be undone. Returns how many have expired.
 fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     let engine = open(dir)?;
     let session: SessionId = "ses_a".parse()?;
@@ -124,9 +124,9 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     }
     let newest = undone.last().ok_or("nothing was undone")?;
     assert!(!expired.contains_key(&newest.id), "the newest operation keeps its guard");
-    let vault = engine.snapshots().open(&dir.join("work"), NOW)?;
+    let handle = engine.snapshots().open(&dir.join("work"), NOW)?;
     let pinned = list_guard_groups(engine.store(), &ctx())?;
-    let there: BTreeSet<PinGroup> = vault
+    let there: BTreeSet<PinGroup> = handle
         .reader()
         .list_captures()?
         .iter()
@@ -141,7 +141,7 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
         Ok(_) | Err(EngineError::NothingToRedo(_)) => {}
         Err(error) => return Err(error.into()),
     }
-    assert!(vault.reader().verify_objects()?.damaged.is_empty());
+    assert!(handle.reader().verify_objects()?.damaged.is_empty());
     Ok(expired.len())
 }
 

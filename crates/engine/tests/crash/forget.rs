@@ -75,8 +75,8 @@ fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
         assert_eq!(plan.not_covered[0].2, "forgotten", "{point}");
         let wrong = engine.store().maintenance().verify_projections()?;
         assert!(wrong.is_empty(), "{point}: {wrong:?}");
-        let vault = engine.snapshots().open(&data.join("work"), ctx().now)?;
-        assert!(vault.reader().verify_objects()?.damaged.is_empty(), "{point}");
+        let handle = engine.snapshots().open(&data.join("work"), ctx().now)?;
+        assert!(handle.reader().verify_objects()?.damaged.is_empty(), "{point}");
     }
     Ok(())
 }

@@ -65,7 +65,7 @@ pub(crate) struct ModelChangeSet {
     pub(crate) span: (u64, u64),
     pub(crate) changes: BTreeMap<String, (Content, Content)>,
     pub(crate) taken: BTreeSet<String>,
-    /// False if its end could not be captured: then nothing of it may ever be taken back.
+    /// False if its end could not be captured: then nothing of it may ever be undone.
     pub(crate) covered: bool,
 }
 

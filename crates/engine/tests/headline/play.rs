@@ -369,7 +369,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// True if what was done can be turned round exactly: all of it was taken back just now.
+    /// True if what was done can be reversed exactly: all of it was undone just now.
     fn swing(
         &mut self,
         who: usize,
@@ -392,7 +392,7 @@ impl Simulation {
                 self.verify().map_err(|e| format!("{order}: {e}\n{answer}"))?;
             }
             // Said of a turn that has expired, and of no other; then nothing has changed.
-            Some(Err(error)) if error.contains("expired (") => {
+            Some(Err(error)) if error.contains("expired on") => {
                 if self.expired(who)?.is_disjoint(turns) {
                     return Err(format!("{order}: {error}, and none of them has").into());
                 }
@@ -504,7 +504,7 @@ impl Simulation {
         Ok(())
     }
 
-    /// Ends what runs, and takes back every turn of everybody that can be taken back.
+    /// Ends what runs, and undoes every turn that can be undone.
     fn finish(&mut self) -> Fallible {
         for who in 0..SESSIONS.len() {
             while self.players[who].open.is_some() {

@@ -1,4 +1,4 @@
-//! After a compaction: what is asked again, what makes the model go on, what clients are told.
+//! After a compaction: what is asked again, what makes the model go on, what clients see.
 
 use serde_json::json;
 use turnstone_core::context::{

@@ -76,7 +76,7 @@ fn session_diff_excludes_undone_changes() {
     assert_eq!(whole().summary().additions, 2.into());
 
     case.undo(&session, &UndoTarget::Last);
-    assert_eq!(files(&whole()), [("f", 1, 0, "added")], "what is taken back does not count");
+    assert_eq!(files(&whole()), [("f", 1, 0, "added")], "what is undone does not count");
     case.redo(&session);
     case.turn(&session, "f", None);
     assert_eq!(files(&whole()), [], "it came and went");

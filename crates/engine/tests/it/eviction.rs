@@ -1,4 +1,4 @@
-//! Space: whose undo gives way to a capture that does not fit, and who is told (R13).
+//! Space: whose undo data is evicted for a capture that does not fit, and how it is reported (R13).
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -56,12 +56,12 @@ fn plan(case: &EngineFixture, session: &SessionId, which: &UndoTarget) -> Result
     case.engine.history().plan_undo(&ctx(), session, which, &UndoOptions::default()).map(drop)
 }
 
-fn vault(case: &EngineFixture) -> std::sync::Arc<SnapshotHandle> {
+fn handle(case: &EngineFixture) -> std::sync::Arc<SnapshotHandle> {
     case.engine.snapshots().open(&case.root(), NOW).expect("opens")
 }
 
 fn used(case: &EngineFixture) -> u64 {
-    vault(case).reader().usage().expect("reads").bytes
+    handle(case).reader().usage().expect("reads").bytes
 }
 
 fn archive(case: &EngineFixture, session: &SessionId) {
@@ -115,7 +115,7 @@ fn eviction_order_is_archived_then_idle_oldest_turn_first() {
         assert_eq!(operation.kind, OperationKind::Expire);
         assert!(operation.done.is_some(), "its bytes are gone");
     }
-    assert!(vault(&case).reader().verify_objects().expect("reads").damaged.is_empty());
+    assert!(handle(&case).reader().verify_objects().expect("reads").damaged.is_empty());
 }
 
 /// Proves R13.
@@ -247,7 +247,7 @@ fn fork_keeps_undo_available_at_fork_time() {
         assert!(case.undo(&early.id, &UndoTarget::From(copied[0].id.clone())).is_complete());
         assert_eq!(case.read("f"), None);
     }
-    assert!(vault(&case).reader().verify_objects().expect("reads").damaged.is_empty());
+    assert!(handle(&case).reader().verify_objects().expect("reads").damaged.is_empty());
 }
 
 /// Proves R13.
@@ -321,9 +321,9 @@ fn total_budget_evicts_longest_idle_in_any_store() {
         };
         assert!((1..5).contains(&gone(&one)), "{} of the idle one, not its newest", gone(&one));
         let used = |dir| {
-            let vault = second.snapshots().open(dir, NOW).expect("opens");
-            assert!(vault.reader().verify_objects().expect("reads").damaged.is_empty());
-            vault.reader().usage().expect("reads").bytes
+            let handle = second.snapshots().open(dir, NOW).expect("opens");
+            assert!(handle.reader().verify_objects().expect("reads").damaged.is_empty());
+            handle.reader().usage().expect("reads").bytes
         };
         assert!(used(&dirs[0]) + used(&dirs[1]) <= 10 * SIZE as u64);
         drop(kept);

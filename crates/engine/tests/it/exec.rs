@@ -27,11 +27,11 @@ fn begin(case: &EngineFixture) -> CommandExecution {
 }
 
 fn exited(output: &str) -> CommandEnd {
-    let mut keeper = OutputRecorder::new(OutputLimits { head: 8, tail: 8, spill: 0 }, None);
-    keeper.push(OutputSource::Stdout, output.as_bytes());
+    let mut recorder = OutputRecorder::new(OutputLimits { head: 8, tail: 8, spill: 0 }, None);
+    recorder.push(OutputSource::Stdout, output.as_bytes());
     CommandEnd::Exited {
         exit: CommandExit::Code(3),
-        kept: Box::new(keeper.finish()),
+        kept: Box::new(recorder.finish()),
         aborted: false,
     }
 }
@@ -143,7 +143,7 @@ fn concurrent_windows_are_reported_and_undone_together() {
 
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("plan").as_deref(), Some("plan\n"));
-    // The other session knows that its files are taken back; redo brings back both.
+    // The other session knows that its files are undone; redo restores both.
     let again = case.plan(&one.session, &UndoTarget::Last);
     assert!(again.roots.iter().all(|root| root.plan.steps.is_empty()), "{again:?}");
     let report = case.redo(&two.session);
@@ -165,7 +165,7 @@ fn undo_rejects_running_turn_of_other_session() {
     assert!(matches!(plan, Err(EngineError::Store(StoreError::Busy(_)))), "{plan:?}");
 }
 
-/// R27, R45: the wish is in the ledger, whoever runs the turn; it needs no lease.
+/// R27, R45: the request is in the ledger, whichever process runs the turn; it needs no lease.
 #[test]
 fn abort_reaches_owner_or_ends_unowned_turn() {
     let case = EngineFixture::new();
@@ -195,7 +195,7 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
         AbortOutcome::NoOpenTurn
     );
 
-    // Nobody asks: whoever listens is let go.
+    // Without a request, the wait ends when it is cancelled.
     let running = begin(&case);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -203,7 +203,7 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
         case.engine.turns().aborts().cancel_wait(&over);
         assert!(!heard.join().expect("ends").expect("reads"));
     });
-    // A turn that waits for an answer and whose process is gone is ended by whoever asks (R28).
+    // A turn that waits for an answer and whose process is gone is ended by the process that requests the abort (R28).
     let (turn, session) = (running.turn.clone(), running.turn.session.clone());
     let (name, id) = (session.clone(), turn.id.clone());
     let asks =
@@ -236,10 +236,10 @@ fn large_directory_is_watched_instead_of_walked() {
         let closed =
             case.engine.turns().commands().end(&ctx(), execution, &exited("")).expect("ends");
         assert_eq!(closed.expect("compared").changes.len(), 1, "round {round}");
-        let vault =
+        let handle =
             case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
         let looked =
-            vault.capture(&PinGroup::new("look"), crate::engine_fixture::NOW).expect("captured");
+            handle.capture(&PinGroup::new("look"), crate::engine_fixture::NOW).expect("captured");
         let wanted = if round == 0 { CaptureMode::Walk } else { CaptureMode::Journal };
         assert_eq!(looked.mode, wanted, "round {round}");
         case.undo(&session, &UndoTarget::Last);
@@ -250,9 +250,9 @@ fn large_directory_is_watched_instead_of_walked() {
     case.put("d8/new", Some("new"));
     let later = ctx().at_time(EpochMillis(crate::engine_fixture::NOW.0 + 60_000));
     case.engine.turns().commands().end(&later, execution, &exited("")).expect("ends");
-    let vault =
+    let handle =
         case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
-    assert_eq!(vault.maintenance().start_journal().expect("a keeper").audits, 1);
+    assert_eq!(handle.maintenance().start_journal().expect("the owner").audits, 1);
 }
 
 /// Proves R22 and R45. Before the command runs, one commit stores session, turn, messages and tool call, one the

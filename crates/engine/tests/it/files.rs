@@ -12,7 +12,7 @@ use turnstone_engine::{
     WritePrecondition,
 };
 
-fn wish(path: &str, text: &str) -> FileWriteRequest {
+fn write_of(path: &str, text: &str) -> FileWriteRequest {
     let bytes = Some(text.as_bytes().to_vec());
     FileWriteRequest { path: PathBuf::from(path), expected: WritePrecondition::Read, bytes }
 }
@@ -23,7 +23,7 @@ fn write(
     path: &str,
     text: &str,
 ) -> Result<ClosedCall, FileError> {
-    case.engine.tool_calls().write_file(&ctx(), turn, None, &wish(path, text))
+    case.engine.tool_calls().write_file(&ctx(), turn, None, &write_of(path, text))
 }
 
 fn read(case: &EngineFixture, session: &SessionId, path: &str) -> Option<String> {
@@ -80,7 +80,7 @@ fn stale_write_is_rejected_with_both_stamps() {
     case.put("f", Some("two"));
     let later = ctx().at_time(EpochMillis(NOW.0 + 5_000));
 
-    let refused = case.engine.tool_calls().write_file(&later, &turn, None, &wish("f", "mine"));
+    let refused = case.engine.tool_calls().write_file(&later, &turn, None, &write_of("f", "mine"));
 
     let Err(FileError::Stale { read: saw, now, .. }) = refused else {
         panic!("{refused:?}");
@@ -106,14 +106,14 @@ fn write_accepts_absent_or_explicit_stamp() {
     let turn = case.begin(&session);
     let stamp =
         case.engine.tool_calls().read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
-    let make = FileWriteRequest { expected: WritePrecondition::Absent, ..wish("f", "made") };
+    let make = FileWriteRequest { expected: WritePrecondition::Absent, ..write_of("f", "made") };
     let refused =
         case.engine.tool_calls().write_file(&ctx(), &turn, None, &make).expect_err("it is there");
     assert!(matches!(refused, FileError::Stale { read, .. } if read.image == PathImage::Absent));
 
     let swap = |text: &str| {
         let expected = WritePrecondition::Stamp(stamp.clone());
-        let write = FileWriteRequest { expected, ..wish("f", text) };
+        let write = FileWriteRequest { expected, ..write_of("f", text) };
         case.engine.tool_calls().write_file(&ctx(), &turn, None, &write)
     };
     swap("first").expect("written");
@@ -161,7 +161,7 @@ fn concurrent_edits_of_one_file_lose_nothing() {
             let read =
                 engine.tool_calls().read_file(&ctx(), &turn.session, Path::new("f")).expect("read");
             let text = String::from_utf8(read.bytes.unwrap_or_default()).expect("text");
-            let write = wish("f", &format!("{text}{line}\n"));
+            let write = write_of("f", &format!("{text}{line}\n"));
             match engine.tool_calls().write_file(&ctx(), turn, None, &write) {
                 Ok(_) => done += 1,
                 Err(FileError::Stale { .. }) => stale += 1,
@@ -239,7 +239,7 @@ fn multi_file_write_is_one_call_and_checks_all_first() {
     case.put("b", Some("b"));
     let turn = case.begin(&session);
     read(&case, &session, "a");
-    let both = [wish("a", "A"), wish("b", "B")];
+    let both = [write_of("a", "A"), write_of("b", "B")];
     let refused = case
         .engine
         .tool_calls()
@@ -249,8 +249,9 @@ fn multi_file_write_is_one_call_and_checks_all_first() {
     assert_eq!(case.read("a").as_deref(), Some("a"));
 
     read(&case, &session, "b");
-    let gone = FileWriteRequest { bytes: None, ..wish("b", "") };
-    let done = case.engine.tool_calls().write_files(&ctx(), &turn, None, &[wish("a", "A"), gone]);
+    let gone = FileWriteRequest { bytes: None, ..write_of("b", "") };
+    let done =
+        case.engine.tool_calls().write_files(&ctx(), &turn, None, &[write_of("a", "A"), gone]);
     let done = done.expect("written");
     assert!(done.refused.is_empty());
     assert_eq!(done.closed.changes.len(), 2);

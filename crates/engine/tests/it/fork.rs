@@ -85,7 +85,7 @@ fn undo_of_copied_turn_applies_to_both_sessions() {
     assert!(case.undo(&fork.id, &UndoTarget::Last).is_complete());
     assert_eq!(case.read("f").as_deref(), Some("one"));
     let report = case.undo(&session, &UndoTarget::Last);
-    assert!(report.is_complete() && report.roots.is_empty(), "already taken back: {report:?}");
+    assert!(report.is_complete() && report.roots.is_empty(), "already undone: {report:?}");
     assert_eq!(case.read("f").as_deref(), Some("one"));
     assert_eq!(case.head(&session).map(|head| head.0).as_deref(), Some("a"));
     // A part of the copy stands for the call in the original.
@@ -101,7 +101,7 @@ fn fork_survives_deletion_of_original() {
     let fork = case.engine.history().forks().fork_session(&ctx(), &session, None).expect("forks");
     case.engine.store().delete_session(&ctx(), &session).expect("deletes");
     while !case.engine.store().maintenance().purge_deleted(&ctx(), 100).expect("purges") {}
-    let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
+    let handle = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
     let later = EpochMillis(NOW.0 + 30 * 24 * 3_600_000);
     let sweep = GcRequest {
         live: BTreeSet::from([fork.id.to_string()]),
@@ -110,9 +110,9 @@ fn fork_survives_deletion_of_original() {
         dry_run: false,
         now: later,
     };
-    let swept = vault.maintenance().collect_garbage(&sweep).expect("collects");
+    let swept = handle.maintenance().collect_garbage(&sweep).expect("collects");
     assert!(swept.gc.dropped_groups.contains(&"ses_a".to_owned()), "{swept:?}");
-    let verified = vault.reader().verify_objects().expect("reads");
+    let verified = handle.reader().verify_objects().expect("reads");
     assert!(verified.damaged.is_empty(), "nothing the fork needs is gone");
 
     for content in [Some("one"), None] {
@@ -239,14 +239,14 @@ fn fork_marks_turns_with_missing_captures_expired() {
     case.turn(&session, "f", Some("one"));
     case.turn(&session, "g", Some("two"));
     // Somebody took captures away behind the ledger's back: all before the newest one.
-    let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
-    let chains = vault.reader().list_chains().expect("reads");
+    let handle = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
+    let chains = handle.reader().list_chains().expect("reads");
     let group = PinGroup::new(session.as_str());
     let keep_from = chains[session.as_str()].first().map(|newest| newest.id);
     let gone = [ExpiryStep { group: group.clone(), keep_from }];
     let live = [group].into();
     let need = EvictionRequest { bytes: 0, live, effort: 1 << 20, now: NOW };
-    vault.maintenance().expire_captures(&gone, &need).expect("expires");
+    handle.maintenance().expire_captures(&gone, &need).expect("expires");
 
     let fork = case
         .engine

@@ -90,7 +90,7 @@ fn worktree_fork_has_files_of_point_and_own_undo() {
     let origin = forked.session.origin.clone().expect("an origin");
     assert_eq!((origin.session, origin.message), (home.session.id.clone(), Some(second)));
 
-    // What is taken back in the copy is taken back there, and there only.
+    // An undo in the copy changes only the copy.
     home.undo(&forked.session.id);
     assert_eq!((has(&dir, "f"), has(&home.dir, "f")), (None, Some("two\n".to_owned())));
     // The original goes, with its store: the copy depends on nothing of it.

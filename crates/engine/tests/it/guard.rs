@@ -38,8 +38,8 @@ fn guard_is_kept_as_long_as_its_session() {
     case.put("f", Some(&found));
     case.undo(&session, &UndoTarget::Last);
     let guards = || {
-        let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
-        vault.reader().list_captures().expect("reads").iter().filter(|it| it.is_guard()).count()
+        let handle = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
+        handle.reader().list_captures().expect("reads").iter().filter(|it| it.is_guard()).count()
     };
     assert!(guards() > 0);
 
@@ -134,8 +134,8 @@ fn guards_are_evicted_last_and_never_the_newest() {
         let standing = turns.iter().filter(|turn| !expired.contains_key(&turn.id)).count();
         assert!(standing <= 2, "{id}: {standing} of {}", turns.len());
     }
-    let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
-    assert!(vault.reader().verify_objects().expect("reads").damaged.is_empty());
+    let handle = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
+    assert!(handle.reader().verify_objects().expect("reads").damaged.is_empty());
     let all = case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
     let told: BTreeSet<OperationId> =
         all.iter().flat_map(|it| decode_expired_guards(it).expect("readable")).collect();

@@ -2,7 +2,7 @@
 
 use proptest::prelude::*;
 use turnstone_core::id::{MessageId, SessionId};
-use turnstone_engine::{EngineError, SubmitOutcome};
+use turnstone_engine::{EngineError, Prompt, PromptOutcome, PromptRouting, PromptSubmission};
 use turnstone_store::{PromptDelivery, StoreError};
 
 use crate::engine_fixture::{EngineFixture, ctx, messages, prompt};
@@ -16,25 +16,26 @@ fn waiting(case: &EngineFixture, session: &SessionId) -> Vec<String> {
     inbox.iter().map(|one| one.message.as_str()[4..].to_owned()).collect()
 }
 
+fn submit(case: &EngineFixture, prompt: Prompt, delivery: PromptDelivery) -> PromptOutcome {
+    let routing = PromptRouting::RunHere(delivery);
+    let new = PromptSubmission { prompt, rules: Vec::new(), routing };
+    case.engine.turns().admit_prompt(&ctx(), &new).expect("kept")
+}
+
 /// Proves R29.
 #[test]
 fn prompt_during_turn_steers_or_queues() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let first =
-        case.engine.turns().begin_or_enqueue(&ctx(), prompt(&session, "u1"), PromptDelivery::Steer);
-    let Ok(SubmitOutcome::TurnBegun(turn)) = first else { panic!("begun") };
+    let first = submit(&case, prompt(&session, "u1"), PromptDelivery::Steer);
+    let PromptOutcome::TurnBegun(turn) = first else { panic!("begun") };
     for (id, delivery) in [
         ("s1", PromptDelivery::Steer),
         ("q1", PromptDelivery::Queue),
         ("q2", PromptDelivery::Queue),
     ] {
-        let kept = case
-            .engine
-            .turns()
-            .begin_or_enqueue(&ctx(), prompt(&session, id), delivery)
-            .expect("kept");
-        assert!(matches!(kept, SubmitOutcome::Admitted(_)), "{kept:?}");
+        let kept = submit(&case, prompt(&session, id), delivery);
+        assert!(matches!(kept, PromptOutcome::Admitted(_)), "{kept:?}");
     }
     assert_eq!(messages(&case, &session).len(), 4, "message and parts are there at once, W13");
     assert_eq!(messages(&case, &session)[1].parts.len(), 1);
@@ -146,12 +147,13 @@ proptest! {
                     sent += 1;
                     let steers = matches!(act, InboxAction::Steer);
                     let delivery = if steers { PromptDelivery::Steer } else { PromptDelivery::Queue };
-                    match case.engine.turns().begin_or_enqueue(&ctx(), prompt(&session, &id), delivery).expect("kept") {
-                        SubmitOutcome::TurnBegun(begun) => {
+                    match submit(&case, prompt(&session, &id), delivery) {
+                        PromptOutcome::TurnBegun(begun) => {
                             taken.push(id);
                             turn = Some(begun);
                         }
-                        SubmitOutcome::Admitted(_) => prop_assert!(turn.is_some()),
+                        PromptOutcome::Admitted(_) => prop_assert!(turn.is_some()),
+                        PromptOutcome::StoredOnly => prop_assert!(false, "it was to be answered"),
                     }
                 }
                 InboxAction::Take => if let Some(turn) = &turn {

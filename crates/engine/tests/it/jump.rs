@@ -87,7 +87,7 @@ fn jump_reaches_hidden_branch_and_back() {
     assert_eq!((case.read("f").as_deref(), case.head(&session)), (Some("two"), None));
     assert_eq!(usage(), before, "as many steps as the other branch");
     case.assert_consistent();
-    // What came back can be taken back and brought back as ever.
+    // What was restored can be undone and redone as before.
     case.undo(&session, &UndoTarget::Last);
     assert_eq!(case.read("f").as_deref(), Some("one"));
     case.redo(&session);

@@ -117,7 +117,7 @@ fn forks_count_every_step_once() {
     case.assert_consistent();
 }
 
-/// W10: whoever reads the log learns that a session is gone, also one that was away meanwhile.
+/// W10: every reader of the log learns that a session is gone, also one that was disconnected.
 #[test]
 fn late_reader_learns_of_deleted_sessions() {
     let case = EngineFixture::new();
@@ -163,7 +163,7 @@ fn nothing_is_written_after_turn_end() {
     assert_eq!(seq(&case).expect("reads"), before);
 }
 
-/// W12: whoever changes a session changes its own field and no other, in however many processes.
+/// W12: a change of a session changes its own field and no other, in however many processes.
 #[test]
 fn concurrent_session_updates_keep_each_field() {
     let case = EngineFixture::new();
@@ -304,7 +304,7 @@ fn prompt_of_second_process_at_revert_only_hides() {
     beside.turns().abort(&ctx(), &turn).expect("aborted");
     assert_eq!(case.messages(&session), ["a", "aa", "c"]);
     let hidden = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
-    assert_eq!(hidden.len(), 3, "the turn that was taken back is in the ledger");
+    assert_eq!(hidden.len(), 3, "the undone turn is in the ledger");
     let told = stream(&case, &session);
     let parts = told.iter().filter(|it| it.kind == EventKind::PartUpdated && !it.is_stub());
     let parts = parts.filter(|it| it.payload.as_ref().is_some_and(|p| p["id"] == "prt_b0"));

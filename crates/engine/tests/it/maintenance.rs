@@ -47,8 +47,8 @@ fn captures_of_deleted_session_expire_after_retention() {
     case.turn(&gone, "g", Some("two"));
     case.engine.store().delete_session(&ctx(), &gone).expect("deletes");
     let groups = || -> Vec<String> {
-        let vault = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
-        vault.reader().list_chains().expect("reads").into_keys().collect()
+        let handle = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
+        handle.reader().list_chains().expect("reads").into_keys().collect()
     };
     let directories = [case.root()].into();
 

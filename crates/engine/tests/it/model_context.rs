@@ -1,4 +1,4 @@
-//! Context: compacted without losing a prompt, pruned only when told to.
+//! Context: compacted without losing a prompt, pruned only on request.
 
 use proptest::prelude::*;
 use serde_json::json;

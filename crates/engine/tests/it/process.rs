@@ -1,4 +1,4 @@
-//! Several processes on one session: what one of them wrote no other loses, whoever is killed.
+//! Several processes on one session: what one of them wrote no other loses, whichever is killed.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::Path;
@@ -15,8 +15,8 @@ use turnstone_core::time::SessionSeq;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::{
     BaseRules, DiffFormat, DiffTarget, Engine, EngineError, EngineSettings, FileError,
-    FileWriteRequest, PermissionOutcome, PermissionQuery, SubmitOutcome, Turn, UndoTarget,
-    WritePrecondition,
+    FileWriteRequest, PermissionOutcome, PermissionQuery, PromptOutcome, PromptRouting,
+    PromptSubmission, Turn, UndoTarget, WritePrecondition,
 };
 use turnstone_store::{PromptDelivery, StoreError};
 
@@ -186,9 +186,11 @@ fn prompts(engine: &Engine, session: &SessionId, name: &str) {
     for n in 0..RACE {
         let one = prompt(session, &format!("{name}{n}"));
         let id = one.message.id.clone();
-        match engine.turns().begin_or_enqueue(&ctx(), one, PromptDelivery::Queue) {
-            Ok(SubmitOutcome::TurnBegun(turn)) => reply(engine, &turn, &id),
-            Ok(SubmitOutcome::Admitted(_)) => {}
+        let routing = PromptRouting::RunHere(PromptDelivery::Queue);
+        let new = PromptSubmission { prompt: one, rules: Vec::new(), routing };
+        match engine.turns().admit_prompt(&ctx(), &new) {
+            Ok(PromptOutcome::TurnBegun(turn)) => reply(engine, &turn, &id),
+            Ok(PromptOutcome::Admitted(_) | PromptOutcome::StoredOnly) => {}
             Err(error) => panic!("a prompt is never refused: {error:?}"),
         }
         answer_next(engine, session);

@@ -69,7 +69,7 @@ impl OwnershipModel {
         lines.join("\n") + "\n"
     }
 
-    /// The session leaves its line: whoever was there before is found on it from now on.
+    /// The session leaves its timeline.
     fn leave(&mut self) {
         let line = self.line.clone();
         for made in self.made.iter_mut().filter(|made| made.left.is_none()) {
@@ -153,7 +153,7 @@ impl RandomRun {
                 let report =
                     engine.history().apply(&ctx(), &plan.expect("a plan")).expect("applied");
                 assert!(report.is_complete(), "{report:?}");
-                // As many turns as were taken back together.
+                // As many turns as were undone together.
                 self.model.standing += report.turns.len();
             }
             RandomStep::Unrevert => {

@@ -213,7 +213,7 @@ fn revert_keeps_human_edits_and_reports_conflicts() {
     let report = revert(&case, &session, "b", None);
     assert_eq!(report.roots[0].report.conflicts.len(), 1);
     assert_eq!((case.read("f").as_deref(), case.read("g")), (Some("mine"), None));
-    // What was not taken back is not brought back either.
+    // What was not undone is not redone either.
     unrevert(&case, &session);
     assert_eq!((case.read("f").as_deref(), case.read("g").is_some()), (Some("mine"), true));
 }
@@ -248,7 +248,7 @@ fn prompt_after_revert_destroys_nothing() {
     assert_eq!(case.messages(&session), ["c", "ca", "d", "da"]);
     let changes =
         case.engine.store().read(&ctx(), |r| r.change_sets().list(&session)).expect("reads");
-    assert_eq!(changes.len(), 4, "what was taken back is still known");
+    assert_eq!(changes.len(), 4, "what was undone is still known");
 }
 
 /// Proves R21.

@@ -172,7 +172,7 @@ fn begin_busy_turn(case: &EngineFixture, session: &SessionId) -> Turn {
     turn
 }
 
-/// W2, W3, W14: one finalization, whoever ends the turn and how.
+/// W2, W3, W14: one finalization, however the turn ends.
 #[test]
 fn failed_or_aborted_turn_closes_once_and_is_undoable() {
     for outcome in [TurnOutcome::Aborted, TurnOutcome::Failed] {
@@ -279,7 +279,7 @@ fn step_captures_survive_garbage_collection() {
     case.edit(&turn, "f", Some("three"));
     let done = case.engine.turns().steps().end(&ctx(), &turn, &step, &end()).expect("ends");
     case.end(&turn);
-    let vault =
+    let handle =
         case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
     let later =
         turnstone_core::time::EpochMillis(crate::engine_fixture::NOW.0 + 90 * 24 * 3_600_000);
@@ -290,9 +290,9 @@ fn step_captures_survive_garbage_collection() {
         dry_run: false,
         now: later,
     };
-    vault.maintenance().collect_garbage(&sweep).expect("collected");
+    handle.maintenance().collect_garbage(&sweep).expect("collected");
     for tree in [step.snapshot, done.snapshot] {
-        vault.reader().find_capture(&tree.expect("a tree")).expect("it is there");
+        handle.reader().find_capture(&tree.expect("a tree")).expect("it is there");
     }
     assert!(case.undo(&session, &UndoTarget::Last).is_complete());
     assert_eq!(case.read("f").as_deref(), Some("one"));
@@ -334,10 +334,10 @@ fn baseline_runs_in_background_and_feeds_steps() {
     case.put("f", Some("two"));
     let done = case.engine.turns().steps().end(&ctx(), &turn, &step, &end()).expect("ends");
     assert!(step.snapshot.is_some() && done.snapshot.is_some() && step.snapshot != done.snapshot);
-    let vault =
+    let handle =
         case.engine.snapshots().open(&case.root(), crate::engine_fixture::NOW).expect("opens");
     let group = turnstone_snapshot::PinGroup::new("look");
-    let looked = vault.capture(&group, crate::engine_fixture::NOW).expect("captured");
+    let looked = handle.capture(&group, crate::engine_fixture::NOW).expect("captured");
     assert_eq!(
         looked.mode,
         turnstone_snapshot::CaptureMode::Journal,

@@ -68,7 +68,7 @@ fn conflicting_file_is_kept_and_reported() {
     assert!(!report.is_complete());
     assert_eq!(report.roots[0].report.conflicts[0].path, path("f"));
     assert_eq!(case.read("f"), Some(TEN.replace("5\n", "cinq\n")));
-    // It is not taken back, so it can be tried again once the person has made up their mind.
+    // It is not undone, so it can be tried again once the person has made up their mind.
     case.put("f", Some(&TEN.replace("5\n", "five\n")));
     let again = case.undo(&session, &UndoTarget::Turn(report.turns[0].clone()));
     assert!(again.is_complete(), "{again:?}");
@@ -196,7 +196,7 @@ fn window_changes_are_listed_and_can_be_excluded() {
     let report = case.engine.history().apply(&ctx(), &plan).expect("applied");
     assert_eq!((case.read("named"), case.read("made").is_some()), (None, true));
     assert_eq!(plan.unnamed.len(), 2);
-    // The rest can still be taken back.
+    // The rest can still be undone.
     let rest = case.undo(&session, &UndoTarget::Turn(report.turns[0].clone()));
     assert!(rest.is_complete() && case.read("made").is_none(), "{rest:?}");
     assert!(rest.roots[0].report.guard.is_some(), "what a person saved there is in the guard");
@@ -364,7 +364,7 @@ fn prompt_at_earlier_head_hides_later_messages() {
             case.engine.store().read(&ctx(), |r| r.messages().outline(&session)).expect("reads");
         outline.iter().map(|it| it.message.to_string()).collect::<Vec<_>>()
     };
-    assert_eq!(messages(), ["msg_1", "msg_2"], "what is taken back is still shown");
+    assert_eq!(messages(), ["msg_1", "msg_2"], "what is undone is still shown");
 
     case.turn(&session, "f", Some("three"));
 
@@ -494,12 +494,9 @@ fn unreadable_repository_is_reported_before_undo() {
 
     assert_eq!(plan.git.len(), 1);
     assert!(plan.git[0].now.unknown && !plan.git[0].before.unknown, "{:?}", plan.git);
-    assert!(
-        case.undo(&session, &UndoTarget::Last).is_complete(),
-        "files are taken back all the same"
-    );
+    assert!(case.undo(&session, &UndoTarget::Last).is_complete(), "files are undone all the same");
     assert_eq!(case.read("f"), None);
-    // And what was done while it could not be read is told, whatever can be read later.
+    // And what was done while it could not be read is reported, whatever can be read later.
     case.turn(&session, "g", Some("y"));
     fs_err::remove_dir(&head).expect("removed");
     fs_err::write(&head, "ref: refs/heads/main\n").expect("written");

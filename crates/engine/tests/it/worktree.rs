@@ -143,7 +143,11 @@ fn unsaved_work_needs_force_and_is_captured() {
     let removed =
         place.engine.projects().worktrees().remove(&ctx(), &project, which, true).expect("removed");
 
-    assert_eq!(removed.branch, Some(("opencode/x".to_owned(), tip.clone())), "told, to find it by");
+    assert_eq!(
+        removed.branch,
+        Some(("opencode/x".to_owned(), tip.clone())),
+        "reported, to find it by"
+    );
     assert_eq!(git(&dir, &["cat-file", "-t", &tip]), "commit");
     assert!(removed.capture.is_some() && !made.directory.exists());
 }
@@ -226,9 +230,9 @@ fn reset_restores_default_branch_and_keeps_ignored_files() {
     assert_eq!(reset.commit, git(&dir, &["rev-parse", "main"]));
     assert_eq!(fs_err::read_to_string(at("file")).expect("there"), "two\n");
     assert!(!at(".git-not").exists() && at(".env").exists());
-    let vault = place.engine.snapshots().open(&made.directory, ctx().now).expect("a store");
-    let capture = vault.reader().find_capture(&reset.capture.expect("captured")).expect("kept");
-    let kept = vault.reader().list_files(&capture).expect("listed");
+    let handle = place.engine.snapshots().open(&made.directory, ctx().now).expect("a store");
+    let capture = handle.reader().find_capture(&reset.capture.expect("captured")).expect("kept");
+    let kept = handle.reader().list_files(&capture).expect("listed");
     assert!(kept.iter().any(|file| file.path.to_string() == ".git-not"), "{kept:?}");
 }
 
@@ -310,7 +314,7 @@ fn tool_needs_permission_to_remove_or_reset() {
     assert!(!made.directory.exists());
 }
 
-/// What clients were told of worktrees, in OpenCode's shapes.
+/// The events about worktrees, in OpenCode's shapes.
 fn worktree_events(place: &RepositoryFixture) -> Vec<(String, serde_json::Value)> {
     let log =
         place.engine.store().read(&ctx(), |r| r.log().after(LogCursor(0), 1000)).expect("reads");

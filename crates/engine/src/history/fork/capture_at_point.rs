@@ -27,7 +27,7 @@ impl Forks {
         &self,
         ctx: &Context,
         session: &Session,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         message: &MessageId,
     ) -> Result<Option<(Capture, LogCursor)>> {
         let (line, rows) = self.store.read(ctx, |r| {
@@ -35,7 +35,7 @@ impl Forks {
         })?;
         let head = SessionHead { message: message.clone(), part: None };
         let cut = line.cursor_before(line.position_of(Some(&head)));
-        let store = vault.location().id.as_str();
+        let store = handle.location().id.as_str();
         let rows: Vec<ChangeSetRow> =
             rows.into_iter().filter(|row| row.set.root.store == store).collect();
         let mut all = self.list_step_captures(ctx, session, &line)?;
@@ -55,7 +55,7 @@ impl Forks {
             !rows.iter().filter(|row| row.opened <= cut).filter(changed).any(closed)
         });
         for taken in after.chain(before) {
-            if let Some(capture) = find_full_capture(vault, &taken.name)? {
+            if let Some(capture) = find_full_capture(handle, &taken.name)? {
                 return Ok(Some((capture, cut)));
             }
         }
@@ -91,8 +91,8 @@ impl Forks {
 }
 
 /// The capture of that name, if it is still there and looked at everything.
-fn find_full_capture(vault: &SnapshotHandle, name: &str) -> Result<Option<Capture>> {
-    match vault.reader().find_capture(name) {
+fn find_full_capture(handle: &SnapshotHandle, name: &str) -> Result<Option<Capture>> {
+    match handle.reader().find_capture(name) {
         Ok(capture) => Ok(Some(capture).filter(|it| it.coverage.scope == CaptureScope::Whole)),
         Err(SnapshotError::NoCapture { .. }) => Ok(None),
         Err(error) => Err(error.into()),

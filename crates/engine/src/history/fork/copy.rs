@@ -46,11 +46,11 @@ pub(super) struct SessionCopy {
     parts: HashMap<PartId, PartId>,
     /// The turns, by the message in the copy that begins each.
     turns: HashMap<MessageId, (TurnRow, TurnId)>,
-    /// Change sets of the turns that are copied; `wanted` is how much of each is taken back there.
+    /// Change sets of the copied turns; `wanted` is how much of each is undone in the copy.
     pub(super) changes: Vec<SelectedChangeSet>,
-    /// True if its change sets are about files of its own.
+    /// True if its change sets are about its own files.
     pub(super) has_own_files: bool,
-    /// Turns of the original of which a capture is gone: the copy cannot take them back either.
+    /// Turns of the original that lost a capture: the copy cannot undo them either.
     pub(super) expired_turns: BTreeSet<TurnId>,
 }
 
@@ -77,7 +77,7 @@ impl SessionCopies {
     pub(super) fn write_or_delete(&self, ctx: &Context, copy: &SessionCopy) -> Result<Session> {
         let written = self.write_session(ctx, copy);
         if written.is_err() {
-            // What cannot be removed now is removed by recovery; nobody sees it until then.
+            // What cannot be removed now is removed by recovery; it is invisible until then.
             drop(self.store.delete_session(ctx, &copy.session.id));
         }
         written
@@ -113,7 +113,7 @@ impl SessionCopies {
         Ok(self.store.write(ctx, finish).wait()?)
     }
 
-    /// What could not be taken back in the original, or has lost a capture, cannot be in the copy.
+    /// What could not be undone in the original, or lost a capture, cannot be undone in the copy.
     fn copy_expiry(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
         let Some(origin) = &copy.session.origin else { return Ok(()) };
         let expired = self.store.read(ctx, |r| r.expiry().expired_turns(&origin.session))?;
@@ -137,7 +137,7 @@ impl SessionCopies {
         for session in self.store.leases().find_abandoned_sessions(ctx, COPYING_KEY)? {
             match self.store.delete_session(ctx, &session) {
                 Ok(_) => gone.push(session),
-                // Somebody else was faster.
+                // Another process was faster.
                 Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => {}
                 Err(error) => return Err(error.into()),
             }
@@ -243,8 +243,9 @@ impl SessionCopies {
             }
         }
         copy.changes = self.changes.of_turns(ctx, session, &turns)?;
-        copy.changes.retain(|held| {
-            line.change_set_position(session, &held.turn, &held.row).is_some_and(|spot| spot < cut)
+        copy.changes.retain(|selected| {
+            line.change_set_position(session, &selected.turn, &selected.row)
+                .is_some_and(|position| position < cut)
         });
         Ok(())
     }
@@ -257,14 +258,16 @@ impl SessionCopies {
         writer.finish()
     }
 
-    /// Says in the copy how much of its turns is taken back, as it was at the point.
+    /// Records in the copy how much of its turns is undone, as it was at the point.
     pub(super) fn record_undone_extents(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
         let mut taken = Vec::new();
         let mut turns = BTreeMap::new();
-        for held in copy.changes.iter().filter(|held| held.wanted != UndoExtent::Nothing) {
-            let change = held.row.set.id.clone();
-            taken.push(UndoneChangeSet { change, extent: held.wanted.clone() });
-            turns.insert(held.row.opened, copy.copied_turn(&held.turn));
+        for selected in
+            copy.changes.iter().filter(|selected| selected.wanted != UndoExtent::Nothing)
+        {
+            let change = selected.row.set.id.clone();
+            taken.push(UndoneChangeSet { change, extent: selected.wanted.clone() });
+            turns.insert(selected.row.opened, copy.copied_turn(&selected.turn));
         }
         if taken.is_empty() {
             return Ok(());
@@ -353,8 +356,8 @@ fn queue_turn_end(
     let Some((original, turn)) = turn else {
         return Ok(());
     };
-    for held in copy.changes.iter().filter(|held| held.turn == original.id) {
-        if let Some((change, close)) = copy_change_set(held, turn, &copy.parts) {
+    for selected in copy.changes.iter().filter(|selected| selected.turn == original.id) {
+        if let Some((change, close)) = copy_change_set(selected, turn, &copy.parts) {
             writer.put(CopyRow::Change(change, close))?;
         }
     }
@@ -371,7 +374,7 @@ fn queue_turn_end(
     writer.put(CopyRow::End(EndTurn { session, turn, outcome, error: None }))
 }
 
-/// What stands before the head.
+/// What is before the head.
 fn truncate_at_head(
     mut entries: Vec<CopiedMessage<String>>,
     line: &Timeline,
@@ -417,11 +420,11 @@ fn copy_body(body: String, names: &RenamedMessages<'_>) -> Result<String> {
 
 /// A change set under its own id in another turn; nothing if it is not closed.
 fn copy_change_set(
-    held: &SelectedChangeSet,
+    selected: &SelectedChangeSet,
     turn: &TurnId,
     parts: &HashMap<PartId, PartId>,
 ) -> Option<(CopyChangeSet, CloseChangeSet)> {
-    let (row, set) = (&held.row, &held.row.set);
+    let (row, set) = (&selected.row, &selected.row.set);
     let (opened, closed) = row.span();
     let git = set.git.clone();
     let open = NewChangeSet {

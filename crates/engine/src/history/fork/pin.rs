@@ -17,27 +17,27 @@ impl SessionCopies {
     /// lost one.
     pub(super) fn pin_captures(&self, ctx: &Context, copy: &mut SessionCopy) -> Result<()> {
         let mut captures: BTreeMap<&str, Vec<(Oid, &TurnId)>> = BTreeMap::new();
-        for held in &copy.changes {
-            let row = &held.row;
+        for selected in &copy.changes {
+            let row = &selected.row;
             let pinned = captures.entry(&row.set.root.path).or_default();
             for id in row.before.iter().chain(&row.after) {
                 let unreadable = |source| EngineError::UnreadableCaptureId {
                     change: row.set.id.clone(),
                     source,
                 };
-                pinned.push((id.parse::<Oid>().map_err(unreadable)?, &held.turn));
+                pinned.push((id.parse::<Oid>().map_err(unreadable)?, &selected.turn));
             }
         }
         let mut lost = BTreeSet::new();
         for (root, needs) in captures {
-            // Of a directory that is gone nothing can be taken back anyway.
+            // In a directory that is gone nothing can be undone anyway.
             if needs.is_empty() || !Path::new(root).is_dir() {
                 continue;
             }
-            let vault = self.snapshots.open(Path::new(root), ctx.now)?;
+            let handle = self.snapshots.open(Path::new(root), ctx.now)?;
             let ids: Vec<Oid> = needs.iter().map(|(id, _)| *id).collect();
             let missing =
-                vault.pin_captures(&ids, &session_pin_group(&copy.session.id), ctx.now)?;
+                handle.pin_captures(&ids, &session_pin_group(&copy.session.id), ctx.now)?;
             let gone = needs.into_iter().filter(|(id, _)| missing.contains(id));
             lost.extend(gone.map(|(_, turn)| turn.clone()));
         }

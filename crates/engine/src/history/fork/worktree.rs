@@ -1,9 +1,9 @@
 //! Forking into a worktree of its own: the files of the point, and captures that depend on nothing
 //! of the original (R12, R40).
 //!
-//! Everything a copied turn needs to be taken back is in the store of the new worktree before the
-//! first row of the copy is written. Its change sets have ids of their own: they are about other
-//! files now, and what is taken back in one session stands in the other.
+//! Everything that undo of a copied turn needs is in the store of the new worktree before the
+//! first row of the copy is written. Its change sets have new ids: they are about other
+//! files now, and an undo in one session changes nothing in the other.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +30,7 @@ use crate::id_generator::IdGenerator;
 use crate::projects::worktree::{WorktreeError, WorktreeInfo, WorktreeRequest, Worktrees};
 use crate::tool_calls::tracked_call::session_pin_group;
 
-/// A fork with files of its own.
+/// A fork with its own files.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ForkedWorktree {
     /// The copy.
@@ -44,7 +44,7 @@ pub struct ForkedWorktree {
 /// The files a fork begins with.
 struct ForkFiles {
     /// The store they are captured in.
-    vault: Arc<SnapshotHandle>,
+    handle: Arc<SnapshotHandle>,
     capture: Capture,
     /// The place in the log they are of; none: the present.
     at: Option<LogCursor>,
@@ -64,7 +64,7 @@ pub struct Forks {
 }
 
 impl Forks {
-    /// Copies a session up to a message, or as far as it stands, into a new worktree that holds the
+    /// Copies a session up to a message, or up to its head, into a new worktree that holds the
     /// files as they were at that point.
     ///
     /// # Errors
@@ -125,26 +125,26 @@ impl Forks {
         session: &Session,
         at: Option<&MessageId>,
     ) -> Result<ForkFiles, WorktreeError> {
-        let vault = match self.snapshots.access(session, ctx.now)? {
-            SnapshotAccess::Available(vault) => vault,
+        let handle = match self.snapshots.access(session, ctx.now)? {
+            SnapshotAccess::Available(handle) => handle,
             SnapshotAccess::Refused(why) => {
                 let session = session.id.clone();
                 return Err(WorktreeError::NotCaptured { session, why: why.to_string() });
             }
         };
         let Some(message) = at else {
-            // Where it stands is what is there.
+            // At the head, the present files are the right ones.
             let capture =
-                self.captures.capture(ctx, &vault, &session_pin_group(&session.id), None)?.capture;
-            return Ok(ForkFiles { vault, capture, at: None, commit: None });
+                self.captures.capture(ctx, &handle, &session_pin_group(&session.id), None)?.capture;
+            return Ok(ForkFiles { handle, capture, at: None, commit: None });
         };
-        let found = self.find_capture_before(ctx, session, &vault, message)?;
+        let found = self.find_capture_before(ctx, session, &handle, message)?;
         let (capture, cut) = found.ok_or_else(|| WorktreeError::NoCapture {
             session: session.id.clone(),
             message: message.clone(),
         })?;
-        let commit = self.find_commit_at(ctx, session, &vault, cut)?;
-        Ok(ForkFiles { vault, capture, at: Some(cut), commit })
+        let commit = self.find_commit_at(ctx, session, &handle, cut)?;
+        Ok(ForkFiles { handle, capture, at: Some(cut), commit })
     }
 
     /// The commit the user's repository stood at; nothing if no call near that place tells.
@@ -152,11 +152,11 @@ impl Forks {
         &self,
         ctx: &Context,
         session: &Session,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         cut: LogCursor,
     ) -> Result<Option<String>> {
         let rows = self.store.read(ctx, |r| r.change_sets().list(&session.id))?;
-        let store = vault.location().id.as_str();
+        let store = handle.location().id.as_str();
         let mut points = Vec::new();
         for row in rows.iter().filter(|row| row.set.root.store == store) {
             if let Some(git) = &row.set.git {
@@ -178,17 +178,17 @@ impl Forks {
         directory: &Path,
         copy: &mut SessionCopy,
     ) -> Result<RestoreReport, WorktreeError> {
-        let vault = self.snapshots.open(directory, ctx.now).map_err(crate::EngineError::from)?;
+        let handle = self.snapshots.open(directory, ctx.now).map_err(crate::EngineError::from)?;
         let group = session_pin_group(&copy.session.id);
-        let mut captures = self.move_changes_to_root(ctx, files, &change_root_of(&vault), copy)?;
+        let mut captures = self.move_changes_to_root(ctx, files, &change_root_of(&handle), copy)?;
         captures.push(files.capture.id);
-        let copied = vault.copy_captures(&files.vault, &captures, &group, ctx.now);
+        let copied = handle.copy_captures(&files.handle, &captures, &group, ctx.now);
         copied.map_err(crate::EngineError::from)?;
         fail::fail_point!("engine::fork_captures", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
         let report =
-            restore_capture(&vault, &files.capture, ctx).map_err(crate::EngineError::from)?;
+            restore_capture(&handle, &files.capture, ctx).map_err(crate::EngineError::from)?;
         fail::fail_point!("engine::fork_filled", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
@@ -209,8 +209,8 @@ impl Forks {
         to: &ChangeRoot,
         copy: &mut SessionCopy,
     ) -> Result<Vec<Oid>> {
-        let store = files.vault.location().id.as_str();
-        copy.changes.retain(|held| held.row.set.root.store == store);
+        let store = files.handle.location().id.as_str();
+        copy.changes.retain(|selected| selected.row.set.root.store == store);
         copy.has_own_files = true;
         let origin = copy.session.origin.as_ref().map(|origin| origin.session.clone());
         let past = match (files.at, origin) {
@@ -221,15 +221,15 @@ impl Forks {
             _ => None,
         };
         let mut ids: HashMap<ChangeId, ChangeId> = HashMap::new();
-        for held in &copy.changes {
-            ids.insert(held.row.set.id.clone(), self.id_generator.new_change_id(ctx.now)?);
+        for selected in &copy.changes {
+            ids.insert(selected.row.set.id.clone(), self.id_generator.new_change_id(ctx.now)?);
         }
         let mut captures = Vec::new();
-        for held in &mut copy.changes {
-            let row = &mut held.row;
+        for selected in &mut copy.changes {
+            let row = &mut selected.row;
             let set = &mut row.set;
-            held.wanted =
-                past.as_ref().map_or(held.undone.clone(), |past| past.undone_extent(&set.id));
+            selected.wanted =
+                past.as_ref().map_or(selected.undone.clone(), |past| past.undone_extent(&set.id));
             let outer = set.outer.as_ref().and_then(|outer| ids.get(outer));
             set.outer = outer.cloned();
             set.root = to.clone();
@@ -237,11 +237,11 @@ impl Forks {
                 set.id = id.clone();
             }
             for name in row.before.iter().chain(&row.after) {
-                match files.vault.reader().find_capture(name) {
+                match files.handle.reader().find_capture(name) {
                     Ok(capture) => captures.push(capture.id),
-                    // That turn cannot be taken back in the original either.
+                    // That turn cannot be undone in the original either.
                     Err(SnapshotError::NoCapture { .. }) => {
-                        copy.expired_turns.insert(held.turn.clone());
+                        copy.expired_turns.insert(selected.turn.clone());
                     }
                     Err(error) => return Err(error.into()),
                 }
@@ -250,10 +250,10 @@ impl Forks {
         Ok(captures)
     }
 
-    /// Copies a session up to a message, or as far as it stands, into a session of its own.
+    /// Copies a session up to a message, or up to its head, into a new session.
     ///
-    /// Every message and part has a new id. Change sets keep theirs: what is taken back in one of
-    /// the sessions is taken back. Until the copy is whole it is archived and has no origin.
+    /// Every message and part has a new id. Change sets keep theirs: what is undone in one of
+    /// the sessions is undone in both. Until the copy is complete it is archived and has no origin.
     ///
     /// # Errors
     ///
@@ -266,7 +266,7 @@ impl Forks {
         at: Option<&MessageId>,
     ) -> Result<Session> {
         let mut copy = self.copies.plan(ctx, session, at)?;
-        // The original is only read; whether it stands where the caller thinks was seen in that read.
+        // The original is only read; that read compared the sequence number the caller expects.
         let ctx = &ctx.without_expected_seq();
         self.copies.pin_captures(ctx, &mut copy)?;
         self.copies.write_or_delete(ctx, &copy)
@@ -275,14 +275,14 @@ impl Forks {
 
 /// Makes the files of a fresh checkout those of a capture.
 fn restore_capture(
-    vault: &SnapshotHandle,
+    handle: &SnapshotHandle,
     capture: &Capture,
     ctx: &Context,
 ) -> Result<RestoreReport, SnapshotError> {
-    let target = vault.reader().find_capture(&capture.id.to_string())?;
-    let plan = vault.plan_restore(&target, None, false, ctx.now)?;
+    let target = handle.reader().find_capture(&capture.id.to_string())?;
+    let plan = handle.plan_restore(&target, None, false, ctx.now)?;
     let action = OperationAction::Restore { tree: capture.tree, paths: Vec::new() };
-    vault.apply_once(
+    handle.apply_once(
         &OperationRequest { id: RestoreOperationId::generate()?, action, plan },
         ctx.now,
     )

@@ -1,4 +1,4 @@
-//! Applying: written down first, carried out by the snapshot stores, written down again.
+//! Applying: the plan is stored, the snapshot stores carry it out, the result is stored.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ use crate::history::session_branch::SessionBranches;
 use crate::history::session_changes::SessionChanges;
 use crate::permissions::PermissionGates;
 
-/// What a plan needs and is no more.
+/// What a plan needs and has expired.
 enum ExpiredRequirement {
     Turn(ExpiredTurn),
     Guard(OperationId, EpochMillis),
@@ -81,7 +81,7 @@ impl OperationRunner {
         self.execute(&ctx.without_expected_seq(), plan)
     }
 
-    /// Carries out what is left of a plan that is written down.
+    /// Carries out what is left of a stored plan.
     fn execute(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
         let mut roots = Vec::new();
         for root in &plan.roots {
@@ -91,7 +91,7 @@ impl OperationRunner {
             });
         }
         let report = plan.build_report(roots);
-        // What could not take a single file back takes nothing else back either.
+        // An operation that could restore no file restores nothing else either.
         let head = match report.without_effect {
             true => HeadTarget::Stay,
             false => plan.head.clone(),
@@ -113,7 +113,7 @@ impl OperationRunner {
         Ok(report)
     }
 
-    /// Writes down what was done; to-dos and grants follow in the same breath.
+    /// Stores what was done; to-dos and grants follow in the same transaction.
     fn record(
         &self,
         ctx: &Context,
@@ -124,10 +124,10 @@ impl OperationRunner {
         let session = self.store.read(ctx, |r| r.sessions().get(&plan.session))?;
         let todos = plan.todos.clone().filter(|_| !report.without_effect);
         let withdrawn = report.withdrawn.clone();
-        let mut stated = Vec::new();
+        let mut summary = Vec::new();
         let others = plan.also.iter().map(|(other, _)| other);
         for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
-            stated.push((one.clone(), self.changes.summarize(ctx, one, &done.taken, &[])?));
+            summary.push((one.clone(), self.changes.summarize(ctx, one, &done.taken, &[])?));
         }
         let behind = match &done.head {
             HeadTarget::To(head) => self.changes.diff_after_head(ctx, &plan.session, head)?,
@@ -143,7 +143,7 @@ impl OperationRunner {
             for rule in &withdrawn {
                 tx.projects().withdraw_rule(&session.project, rule)?;
             }
-            stated.iter().try_for_each(|(session, stated)| stated.write(tx, session))?;
+            summary.iter().try_for_each(|(session, summary)| summary.write(tx, session))?;
             tx.operations().finish(&session.id, &done)
         };
         self.store.write(ctx, record).wait()?;
@@ -151,13 +151,13 @@ impl OperationRunner {
     }
 
     fn apply_root(&self, ctx: &Context, plan: &UndoPlan, root: &RootPlan) -> Result<RootReport> {
-        let vault = self.snapshots.of_root(&root.root, ctx.now)?;
+        let handle = self.snapshots.of_root(&root.root, ctx.now)?;
         let order = OperationRequest {
             id: root.order.clone(),
             action: OperationAction::Decided { by: plan.operation.to_string() },
             plan: root.plan.clone(),
         };
-        let report = vault.apply_once(&order, ctx.now)?;
+        let report = handle.apply_once(&order, ctx.now)?;
         Ok(RootReport { root: root.root.clone(), report })
     }
 
@@ -181,7 +181,7 @@ impl OperationRunner {
         Ok(Some(open.id))
     }
 
-    /// Lets a plan pass before it is written down.
+    /// Passes the gate for a plan, before it is stored.
     ///
     /// A caller that repeats its request finds the answer to it again, although every repeat has a plan of
     /// its own; the answer counts only if that plan changes the same paths.
@@ -212,7 +212,7 @@ impl UndoPlan {
     }
 }
 
-/// How much of a change set is taken back after what the report says; nothing if as much as before.
+/// How much of a change set is undone after what the report says; `None` if as much as before.
 fn undone_after(
     plan: &UndoPlan,
     part: &PlannedChangeSet,
@@ -224,8 +224,8 @@ fn undone_after(
         .zip(&report.roots)
         .filter(|(root, _)| root.root.store == part.store)
         .flat_map(|(root, done)| {
-            // An undo took what it moved: where a path already held what was wanted, somebody else
-            // had brought that about, and a redo must not undo their work.
+            // An undo owns what it moved: where a path already had the wanted content, another writer
+            // did that, and a redo must not undo their work.
             let unmoved =
                 root.plan.unchanged.iter().filter(|path| !part.wanted.contains_path(path));
             written_paths(done).chain(unmoved)

@@ -19,8 +19,8 @@ pub(super) fn ensure_not_expired(
     changes: &[SelectedChangeSet],
 ) -> Result<()> {
     let mut known: BTreeMap<SessionId, BTreeMap<TurnId, EpochMillis>> = BTreeMap::new();
-    for held in changes.iter().filter(|held| held.undone != held.wanted) {
-        let set = &held.row.set;
+    for selected in changes.iter().filter(|selected| selected.undone != selected.wanted) {
+        let set = &selected.row.set;
         let expired = match known.get(&set.session) {
             Some(expired) => expired,
             None => {
@@ -29,7 +29,7 @@ pub(super) fn ensure_not_expired(
             }
         };
         if let Some(at) = expired.get(&set.turn) {
-            // To whoever asks, it is the turn of the session they asked about.
+            // The caller asked about this session, so its turn is named.
             let (session, turn) = (set.session.clone(), set.turn.clone());
             return Err(EngineError::UndoExpired { session, turn, at: *at });
         }
@@ -59,30 +59,30 @@ pub(super) fn ensure_guards_present(
 /// Sides of changes whose bytes were forgotten are not covered: never an empty file.
 pub(super) fn mask_forgotten(store_folder: &Path, changes: &mut [SelectedChangeSet]) -> Result<()> {
     let mut known: BTreeMap<String, Tombstones> = BTreeMap::new();
-    for held in changes {
-        let set = &mut held.row.set;
-        let tombs = match known.get(&set.root.store) {
-            Some(tombs) => tombs,
+    for selected in changes {
+        let set = &mut selected.row.set;
+        let tombstones = match known.get(&set.root.store) {
+            Some(tombstones) => tombstones,
             None => {
                 let folder = store_folder.join(&set.root.store);
-                let tombs = Tombstones::read(&folder)?;
-                known.entry(set.root.store.clone()).or_insert(tombs)
+                let tombstones = Tombstones::read(&folder)?;
+                known.entry(set.root.store.clone()).or_insert(tombstones)
             }
         };
         for change in &mut set.changes {
             let is_gone = |image: &PathImage| match image {
                 PathImage::Present { leaf, .. } => {
-                    tombs.versions.contains(&(change.path.clone(), leaf.blob))
+                    tombstones.versions.contains(&(change.path.clone(), leaf.blob))
                 }
                 PathImage::Absent | PathImage::Uncovered { .. } => false,
             };
             let (before, after) = (is_gone(&change.before), is_gone(&change.after));
-            let veil = || PathImage::Uncovered { reason: UncoveredReason::Forgotten };
+            let uncovered = || PathImage::Uncovered { reason: UncoveredReason::Forgotten };
             if before {
-                change.before = veil();
+                change.before = uncovered();
             }
             if after {
-                change.after = veil();
+                change.after = uncovered();
             }
         }
     }

@@ -1,4 +1,4 @@
-//! Meanwhile: what an undo or a redo wrote while a window of somebody else was open.
+//! Concurrent writes: what an undo or a redo wrote while another window was open.
 //!
 //! The window saw the path change, but its call did not do it: Turnstone knows who did. So it is no
 //! more the window's than a write some other tool had named (R3).

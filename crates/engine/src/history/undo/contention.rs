@@ -1,4 +1,4 @@
-//! Contention: who else claims the paths of what is taken back (R3).
+//! Contention: which other change sets claim the paths of an undo (R3).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,9 +21,9 @@ impl OperationPlanner {
         changes: &[SelectedChangeSet],
     ) -> Result<Vec<ContendedPath>> {
         let mut by_root: BTreeMap<&ChangeRoot, Vec<&ChangeSetRow>> = BTreeMap::new();
-        // What is brought back was told apart when it was taken back.
-        for held in changes.iter().filter(|held| held.wanted != UndoExtent::Nothing) {
-            by_root.entry(&held.row.set.root).or_default().push(&held.row);
+        // A redo needs no check: the paths were told apart by the undo.
+        for selected in changes.iter().filter(|selected| selected.wanted != UndoExtent::Nothing) {
+            by_root.entry(&selected.row.set.root).or_default().push(&selected.row);
         }
         let mut found = Vec::new();
         for (root, rows) in by_root {

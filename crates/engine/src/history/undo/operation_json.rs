@@ -26,7 +26,7 @@ struct StoredPlan {
     /// The orders, each with the store that carries it out; plans of old do not say it apart.
     #[serde(default)]
     orders: Option<Vec<(String, OrderId)>>,
-    /// One text, so that a long plan is a value of its own.
+    /// One text, so that a long plan is stored as a separate value.
     whole: String,
 }
 

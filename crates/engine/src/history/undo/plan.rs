@@ -30,7 +30,7 @@ struct RootHistory {
     windows: BTreeSet<RelPath>,
 }
 
-/// The changes of one path that are taken back, and those that are brought back, oldest first.
+/// The changes of one path that are undone, and those that are redone, oldest first.
 #[derive(Default)]
 pub(crate) struct PathHistory {
     pub(crate) back: Vec<ObservedChange>,
@@ -70,10 +70,10 @@ impl PathHistory {
         steps
     }
 
-    /// The same for a snapshot store; what was taken back comes back as it was taken, if that is
+    /// The same for a snapshot store; what was undone is redone by the recorded steps, if they are
     /// known.
-    fn target_links(&self, retraced: Option<&Vec<ThreeWayStep>>) -> Vec<ThreeWayStep> {
-        match retraced {
+    fn target_links(&self, redo_steps: Option<&Vec<ThreeWayStep>>) -> Vec<ThreeWayStep> {
+        match redo_steps {
             None => self.three_way_steps(),
             Some(forth) => {
                 undo_links(&self.back).into_iter().chain(forth.iter().cloned()).collect()
@@ -82,7 +82,7 @@ impl PathHistory {
     }
 }
 
-/// The steps that take back what was seen of a path.
+/// The steps that undo the observed changes of a path.
 pub(super) fn undo_links(seen: &[ObservedChange]) -> Vec<ThreeWayStep> {
     three_way_steps(&coalesce_changes(seen), StepDirection::Undo)
 }
@@ -103,17 +103,11 @@ impl OperationPlanner {
         &self,
         ctx: &Context,
         session: &SessionId,
-        gathered: OperationSelection,
+        selection: OperationSelection,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        let OperationSelection {
-            kind,
-            turns,
-            other_turns: also,
-            mut changes,
-            head,
-            side_effects: aside,
-        } = gathered;
+        let OperationSelection { kind, turns, other_turns: also, mut changes, head, side_effects } =
+            selection;
         ensure_not_expired(&self.store, ctx, &changes)?;
         mask_forgotten(&self.store_folder, &mut changes)?;
         let mut plan = UndoPlan {
@@ -125,34 +119,34 @@ impl OperationPlanner {
             changes: Vec::new(),
             roots: Vec::new(),
             contended: self.find_contended_paths(ctx, &changes)?,
-            not_covered: aside.not_covered,
+            not_covered: side_effects.not_covered,
             unnamed: Vec::new(),
             git: Vec::new(),
             head,
-            todos: aside.todos,
-            withdrawn: aside.withdrawn,
-            switch: aside.switch,
+            todos: side_effects.todos,
+            withdrawn: side_effects.withdrawn,
+            switch: side_effects.switch,
             relies: Vec::new(),
         };
         let mut walks: BTreeMap<ChangeRoot, RootHistory> = BTreeMap::new();
-        for held in &changes {
-            let part = classify_paths(&mut plan, &mut walks, held, options);
+        for selected in &changes {
+            let part = classify_paths(&mut plan, &mut walks, selected, options);
             plan.changes.push(part);
         }
-        let retraced = self.load_redo_steps(ctx, session, &plan.changes)?;
-        ensure_guards_present(&self.store, ctx, session, &retraced.relies)?;
-        plan.relies = retraced.relies.iter().cloned().collect();
+        let redo_steps = self.load_redo_steps(ctx, session, &plan.changes)?;
+        ensure_guards_present(&self.store, ctx, session, &redo_steps.relies)?;
+        plan.relies = redo_steps.relies.iter().cloned().collect();
         let shared: BTreeSet<(ChangeRoot, RelPath)> =
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
         for (root, mut walk) in walks {
             walk.paths.retain(|path, _| !shared.contains(&(root.clone(), path.clone())));
-            plan.roots.push(self.plan_root(ctx, root, walk, &retraced)?);
+            plan.roots.push(self.plan_root(ctx, root, walk, &redo_steps)?);
         }
         plan.git = find_repository_moves(&changes);
         Ok(plan)
     }
 
-    /// The ways back of what is to be brought back, as far as operations wrote them down.
+    /// The steps of a redo, as far as operations recorded them.
     fn load_redo_steps(
         &self,
         ctx: &Context,
@@ -176,18 +170,18 @@ impl OperationPlanner {
         ctx: &Context,
         root: ChangeRoot,
         walk: RootHistory,
-        retraced: &RedoSteps,
+        redo_steps: &RedoSteps,
     ) -> Result<RootPlan> {
-        let wish = |(path, course): (RelPath, PathHistory)| {
-            let spot = (root.store.clone(), path);
-            let links = course.target_links(retraced.links.get(&spot));
-            TargetState { path: spot.1, links }
+        let target = |(path, path_history): (RelPath, PathHistory)| {
+            let position = (root.store.clone(), path);
+            let links = path_history.target_links(redo_steps.links.get(&position));
+            TargetState { path: position.1, links }
         };
         let windows =
             walk.windows.into_iter().filter(|path| walk.paths.contains_key(path)).collect();
-        let wishes: Vec<TargetState> = walk.paths.into_iter().map(wish).collect();
-        let vault = self.snapshots.of_root(&root, ctx.now)?;
-        let plan = vault.plan_targets(&wishes, ctx.now)?;
+        let targets: Vec<TargetState> = walk.paths.into_iter().map(target).collect();
+        let handle = self.snapshots.of_root(&root, ctx.now)?;
+        let plan = handle.plan_targets(&targets, ctx.now)?;
         Ok(RootPlan { root, order: OrderId::generate()?, plan, windows })
     }
 }
@@ -196,15 +190,15 @@ impl OperationPlanner {
 fn classify_paths(
     plan: &mut UndoPlan,
     walks: &mut BTreeMap<ChangeRoot, RootHistory>,
-    held: &SelectedChangeSet,
+    selected: &SelectedChangeSet,
     options: &UndoOptions,
 ) -> PlannedChangeSet {
-    let set = &held.row.set;
+    let set = &selected.row.set;
     let mut wanted = Vec::new();
     for change in &set.changes {
         let path = change.path.clone();
         let (is_taken, mut is_wanted) =
-            (held.undone.contains_path(&path), held.wanted.contains_path(&path));
+            (selected.undone.contains_path(&path), selected.wanted.contains_path(&path));
         let is_meant = is_taken != is_wanted && options.includes_path(&path);
         let reason = [change.before, change.after].iter().find_map(PathImage::uncovered_reason);
         match reason {
@@ -222,15 +216,15 @@ fn classify_paths(
                 if set.evidence != Evidence::Named {
                     walk.windows.insert(path.clone());
                 }
-                let course = walk.paths.entry(path.clone()).or_default();
-                let way = if is_wanted { &mut course.back } else { &mut course.forth };
-                way.push((held.row.span(), change.clone()));
+                let path_history = walk.paths.entry(path.clone()).or_default();
+                let way = if is_wanted { &mut path_history.back } else { &mut path_history.forth };
+                way.push((selected.row.span(), change.clone()));
             }
         }
         wanted.extend(is_wanted.then_some(path));
     }
     let paths: Vec<RelPath> = set.changes.iter().map(|change| change.path.clone()).collect();
-    let taken = paths.iter().filter(|path| held.undone.contains_path(path)).cloned().collect();
+    let taken = paths.iter().filter(|path| selected.undone.contains_path(path)).cloned().collect();
     let wanted = match wanted.len() {
         0 => UndoExtent::Nothing,
         all if all == paths.len() => UndoExtent::All,
@@ -240,17 +234,17 @@ fn classify_paths(
     PlannedChangeSet { change, session: Some(session), store, paths, taken, wanted }
 }
 
-/// Repositories that do not stand where they stood before the first of the change sets (R5).
+/// Repositories whose HEAD moved since the first of the change sets (R5).
 fn find_repository_moves(changes: &[SelectedChangeSet]) -> Vec<RepositoryMove> {
     let mut notes: BTreeMap<&ChangeRoot, RepositoryMove> = BTreeMap::new();
-    for held in changes {
-        let set = &held.row.set;
+    for selected in changes {
+        let set = &selected.row.set;
         let Some(git) = &set.git else { continue };
         let now = read_git_position(Path::new(&set.root.path)).unwrap_or_default();
         let note = RepositoryMove { root: set.root.clone(), before: git.before.clone(), now };
         notes.entry(&set.root).or_insert(note);
     }
-    // What cannot be told is said, too: nobody may take it for "has not moved".
+    // An unknown position is reported too: it must not be taken for "has not moved".
     let moved = |note: &RepositoryMove| !note.before.is_same_position(&note.now);
     notes.into_values().filter(moved).collect()
 }

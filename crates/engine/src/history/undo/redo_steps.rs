@@ -23,7 +23,7 @@ use crate::error::{EngineError, Result};
 /// A path of a store.
 pub(super) type StorePath = (String, RelPath);
 
-/// The steps that bring paths back to what they held before they were taken back.
+/// The steps that restore paths to what they held before an undo.
 #[derive(Default)]
 pub(super) struct RedoSteps {
     pub(super) links: BTreeMap<StorePath, Vec<ThreeWayStep>>,
@@ -45,7 +45,7 @@ struct ChangeSetCache<'e> {
     expired: BTreeMap<SessionId, BTreeMap<TurnId, EpochMillis>>,
 }
 
-/// Finds, for what is to be brought back, the steps that undo what took it.
+/// Finds the steps that reverse what an undo did, for what is redone.
 ///
 /// A path is left out where an operation brought something else back in the same step, belongs
 /// to another session, or found just what the change sets left: then those tell the way.
@@ -55,38 +55,38 @@ pub(super) fn find_redo_steps(
     parts: &[PlannedChangeSet],
     operations: &[OperationRow],
 ) -> Result<RedoSteps> {
-    let mut spots: BTreeMap<StorePath, Vec<(Option<usize>, &ChangeId)>> = BTreeMap::new();
+    let mut store_paths: BTreeMap<StorePath, Vec<(Option<usize>, &ChangeId)>> = BTreeMap::new();
     for part in parts {
         for path in part.taken.iter().filter(|path| !part.wanted.contains_path(path)) {
-            let spot = (part.store.clone(), path.clone());
-            let taker = find_undoing_operation(operations, &part.change, path);
-            spots.entry(spot).or_default().push((taker, &part.change));
+            let store_path = (part.store.clone(), path.clone());
+            let undone_by = find_undoing_operation(operations, &part.change, path);
+            store_paths.entry(store_path).or_default().push((undone_by, &part.change));
         }
     }
     let (rows, expired) = (BTreeMap::new(), BTreeMap::new());
-    let mut archive = ChangeSetCache { store, ctx, rows, expired };
-    let mut takers: BTreeMap<usize, UndoRecord> = BTreeMap::new();
+    let mut change_sets = ChangeSetCache { store, ctx, rows, expired };
+    let mut records: BTreeMap<usize, UndoRecord> = BTreeMap::new();
     let mut found = RedoSteps::default();
-    for (spot, wanted) in spots {
+    for (store_path, wanted) in store_paths {
         let Some(by_taker) = group_by_operation(&wanted) else { continue };
         let (mut steps, mut relies) = (Vec::new(), Vec::new());
         // What was taken last comes back first.
         for (nth, changes) in by_taker.iter().rev() {
             let operation = &operations[*nth];
-            if !takers.contains_key(nth) {
+            if !records.contains_key(nth) {
                 let Some(report) = decode_report(operation)? else { continue };
-                takers.insert(*nth, UndoRecord { plan: decode_plan(operation)?, report });
+                records.insert(*nth, UndoRecord { plan: decode_plan(operation)?, report });
             }
-            let Some(taker) = takers.get(nth) else { continue };
-            let held = |change: &ChangeId| {
-                find_undoing_operation(operations, change, &spot.1) == Some(*nth)
+            let Some(undone_by) = records.get(nth) else { continue };
+            let is_held = |change: &ChangeId| {
+                find_undoing_operation(operations, change, &store_path.1) == Some(*nth)
             };
-            let step = taker.reverse_step(&spot, changes, &held, &mut archive)?;
+            let step = undone_by.reverse_step(&store_path, changes, &is_held, &mut change_sets)?;
             relies.extend(step.iter().filter(|it| it.is_guarded).map(|_| operation.id.clone()));
             steps.push(step.map(|step| step.link));
         }
         if let Some(links) = steps.into_iter().collect::<Option<Vec<_>>>() {
-            found.links.insert(spot, join_links(links));
+            found.links.insert(store_path, join_links(links));
             found.relies.extend(relies);
         }
     }
@@ -99,17 +99,17 @@ fn find_undoing_operation(
     change: &ChangeId,
     path: &RelPath,
 ) -> Option<usize> {
-    let mut taker = None;
+    let mut undone_by = None;
     for (nth, operation) in operations.iter().enumerate() {
         let taken = operation.done.iter().flat_map(|done| &done.taken);
         for one in taken.filter(|one| one.change == *change) {
-            taker = match one.extent.contains_path(path) {
-                true => taker.or(Some(nth)),
+            undone_by = match one.extent.contains_path(path) {
+                true => undone_by.or(Some(nth)),
                 false => None,
             };
         }
     }
-    taker
+    undone_by
 }
 
 /// The change sets by who took them; nothing if that is not known of one.
@@ -117,8 +117,8 @@ fn group_by_operation<'c>(
     wanted: &[(Option<usize>, &'c ChangeId)],
 ) -> Option<BTreeMap<usize, BTreeSet<&'c ChangeId>>> {
     let mut by_taker: BTreeMap<usize, BTreeSet<&ChangeId>> = BTreeMap::new();
-    for (taker, change) in wanted {
-        by_taker.entry((*taker)?).or_default().insert(change);
+    for (undone_by, change) in wanted {
+        by_taker.entry((*undone_by)?).or_default().insert(change);
     }
     Some(by_taker)
 }
@@ -149,24 +149,24 @@ struct ReverseStep {
 
 impl UndoRecord {
     /// The step from what this operation left to what it would have left without these change sets;
-    /// nothing if change sets tell the same, or nobody can tell. `held` says of which change sets it
+    /// `None` if change sets give the same, or it is unknown. `is_held` says of which change sets it
     /// still holds what it took.
     fn reverse_step(
         &self,
-        spot: &StorePath,
+        store_path: &StorePath,
         changes: &BTreeSet<&ChangeId>,
-        held: &dyn Fn(&ChangeId) -> bool,
-        archive: &mut ChangeSetCache<'_>,
+        is_held: &dyn Fn(&ChangeId) -> bool,
+        change_sets: &mut ChangeSetCache<'_>,
     ) -> Result<Option<ReverseStep>> {
-        let took = self.undone_change_sets(spot);
-        let (Some(took), Some((left, found))) = (took, self.images_around(spot)) else {
+        let took = self.undone_change_sets(store_path);
+        let (Some(took), Some((left, found))) = (took, self.images_around(store_path)) else {
             return Ok(None);
         };
         if !changes.iter().all(|change| took.iter().any(|part| part.change == **change)) {
             return Ok(None);
         }
-        let way = archive.undo_links(&self.plan.session, &took, &spot.1)?;
-        // Nobody had touched what the turns left: their change sets hold both sides of the step.
+        let way = change_sets.undo_links(&self.plan.session, &took, &store_path.1)?;
+        // No other change lies between: their change sets hold both sides of the step.
         let is_plain = matches!(way.as_slice(), [one]
             if one.base.as_ref().and_then(PathImage::leaf) == found.leaf()
                 && one.target.leaf() == left.leaf());
@@ -179,21 +179,21 @@ impl UndoRecord {
             return Ok(None);
         }
         let standing: Vec<&PlannedChangeSet> =
-            took.iter().copied().filter(|it| held(&it.change)).collect();
+            took.iter().copied().filter(|it| is_held(&it.change)).collect();
         let rest: Vec<&PlannedChangeSet> =
             standing.iter().copied().filter(|it| !changes.contains(&it.change)).collect();
         let mut link = ThreeWayStep::new(Some(left), found);
         if standing.len() < took.len() {
-            archive.ensure_not_expired(&self.plan.session, &standing)?;
+            change_sets.ensure_not_expired(&self.plan.session, &standing)?;
             link.base = Some(found);
-            link.base_by = archive.undo_links(&self.plan.session, &standing, &spot.1)?;
+            link.base_by = change_sets.undo_links(&self.plan.session, &standing, &store_path.1)?;
         }
-        archive.ensure_not_expired(&self.plan.session, &rest)?;
-        link.target_by = archive.undo_links(&self.plan.session, &rest, &spot.1)?;
+        change_sets.ensure_not_expired(&self.plan.session, &rest)?;
+        link.target_by = change_sets.undo_links(&self.plan.session, &rest, &store_path.1)?;
         Ok(Some(ReverseStep { link, is_guarded: true }))
     }
 
-    /// The change sets this operation took a path of back; nothing if it brought another one forth.
+    /// The change sets of which this operation undid a path; `None` if it redid another one.
     fn undone_change_sets(&self, (store, path): &StorePath) -> Option<Vec<&PlannedChangeSet>> {
         let parts = || self.plan.changes.iter().filter(|part| part.store == *store);
         let is_in = |extent: &UndoExtent, part: &PlannedChangeSet| {
@@ -211,8 +211,8 @@ impl UndoRecord {
             return None;
         }
         let planned = self.plan.roots.iter().filter(|root| root.root.store == *store);
-        let wishes = planned.flat_map(|root| root.plan.inverse());
-        let TargetState { links, .. } = wishes.into_iter().find(|wish| wish.path == *path)?;
+        let targets = planned.flat_map(|root| root.plan.inverse());
+        let TargetState { links, .. } = targets.into_iter().find(|target| target.path == *path)?;
         let link = links.into_iter().next()?;
         Some((link.base?, link.target))
     }

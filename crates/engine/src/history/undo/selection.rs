@@ -20,7 +20,7 @@ use crate::error::{EngineError, Result};
 use crate::history::session_changes::SessionChanges;
 use crate::history::timeline::Timeline;
 
-/// A change set, how much of it is taken back, and how much is to be.
+/// A change set, how much of it is undone, and how much is to be.
 pub(crate) struct SelectedChangeSet {
     pub(crate) row: ChangeSetRow,
     /// The turn of the session it belongs to: its own, or the one that began its session.
@@ -58,7 +58,7 @@ pub(crate) struct UndoSelection {
 }
 
 impl UndoSelection {
-    /// Reads what the turns to be taken back did.
+    /// Selects what an undo is about.
     pub(crate) fn select_undo(
         &self,
         ctx: &Context,
@@ -89,11 +89,11 @@ impl UndoSelection {
             UndoScope::Both | UndoScope::Conversation | UndoScope::Files => HeadTarget::Stay,
         };
         let mut changes = self.select_change_sets(ctx, session, &chosen, &also, scope)?;
-        changes.retain(|held| is_selected(&line, which, &held.row));
-        for held in &mut changes {
-            held.wanted = UndoExtent::All;
+        changes.retain(|selected| is_selected(&line, which, &selected.row));
+        for selected in &mut changes {
+            selected.wanted = UndoExtent::All;
         }
-        let aside = match scope {
+        let side_effects = match scope {
             UndoScope::Both | UndoScope::Conversation if is_whole => {
                 self.find_side_effects(ctx, session, &chosen, StepDirection::Undo)?
             }
@@ -106,11 +106,11 @@ impl UndoSelection {
             other_turns: also,
             changes,
             head,
-            side_effects: aside,
+            side_effects,
         })
     }
 
-    /// Reads what the newest undo that still holds took back.
+    /// Selects what a redo is about: the newest undo that was not redone.
     pub(crate) fn select_redo(
         &self,
         ctx: &Context,
@@ -134,13 +134,14 @@ impl UndoSelection {
         let also = add_turns(session, &line.turns, &mut chosen, &wanted)?;
         let mut changes = self.select_change_sets(ctx, session, &chosen, &also, scope)?;
         // What a branch has hidden is reached by a jump, not by a redo.
-        changes.retain(|held| {
-            is_selected(&line, which, &held.row) && line.contains_change_set(session, &held.row)
+        changes.retain(|selected| {
+            is_selected(&line, which, &selected.row)
+                && line.contains_change_set(session, &selected.row)
         });
-        for held in &mut changes {
-            held.wanted = UndoExtent::Nothing;
+        for selected in &mut changes {
+            selected.wanted = UndoExtent::Nothing;
         }
-        // The first turn behind the head that is not brought back stays taken back.
+        // The first turn behind the head that is not redone stays undone.
         let hidden = line.after_head();
         let is_chosen = |turn: &&&TurnRow| chosen.iter().any(|one| one.id == turn.id);
         let next = hidden.iter().find(|turn| !is_chosen(turn));
@@ -153,7 +154,7 @@ impl UndoSelection {
                 HeadTarget::To(SessionHead { message: next.message.clone(), part: None })
             }
         };
-        let aside = match head {
+        let side_effects = match head {
             HeadTarget::Stay => SideEffects::default(),
             HeadTarget::Tip | HeadTarget::To(_) => {
                 self.find_side_effects(ctx, session, &chosen, StepDirection::Redo)?
@@ -166,11 +167,11 @@ impl UndoSelection {
             other_turns: also,
             changes,
             head,
-            side_effects: aside,
+            side_effects,
         })
     }
 
-    /// To-dos and grants of turns that are taken back or brought back (R20).
+    /// To-dos and grants of turns that are undone or redone (R20).
     fn find_side_effects(
         &self,
         ctx: &Context,
@@ -184,9 +185,9 @@ impl UndoSelection {
         let (from, to) = (first.span.0, last.span.1);
         match direction {
             StepDirection::Undo => {
-                let mut aside = self.side_effects_between(ctx, session, from, to)?;
-                aside.withdrawn = self.grants_during(ctx, session, turns)?;
-                Ok(aside)
+                let mut side_effects = self.side_effects_between(ctx, session, from, to)?;
+                side_effects.withdrawn = self.grants_during(ctx, session, turns)?;
+                Ok(side_effects)
             }
             StepDirection::Redo => self.side_effects_between(ctx, session, to, from),
         }
@@ -212,7 +213,7 @@ impl UndoSelection {
     }
 
     /// The grants that were given while turns ran, by them or by sessions they began, and still
-    /// stand; what other sessions were granted meanwhile is theirs (R20).
+    /// hold; grants of other sessions stay (R20).
     pub(crate) fn grants_during(
         &self,
         ctx: &Context,
@@ -252,10 +253,10 @@ impl UndoSelection {
             }
             let more = self.changes.of_turns(ctx, other, &[turn])?;
             let known: BTreeSet<ChangeId> =
-                all.iter().map(|held| held.row.set.id.clone()).collect();
-            all.extend(more.into_iter().filter(|held| !known.contains(&held.row.set.id)));
+                all.iter().map(|selected| selected.row.set.id.clone()).collect();
+            all.extend(more.into_iter().filter(|selected| !known.contains(&selected.row.set.id)));
         }
-        all.sort_by_key(|held| held.row.closed);
+        all.sort_by_key(|selected| selected.row.closed);
         Ok(all)
     }
 }
@@ -335,31 +336,31 @@ fn find_companion_turns(
     Ok(Vec::new())
 }
 
-/// The turns of the newest undo that no redo has brought back.
+/// The turns of the newest undo that was not redone.
 fn find_last_undone<'t>(
     line: &'t Timeline,
     operations: &[OperationRow],
 ) -> Result<Vec<&'t TurnRow>> {
-    let mut standing: Vec<Vec<TurnId>> = Vec::new();
+    let mut remaining: Vec<Vec<TurnId>> = Vec::new();
     for operation in operations.iter().filter(|operation| operation.done.is_some()) {
         if is_without_effect(operation)? {
             continue;
         }
         match operation.kind {
-            OperationKind::Undo => standing.push(decode_turns(operation)?),
+            OperationKind::Undo => remaining.push(decode_turns(operation)?),
             OperationKind::Redo => {
                 let back = decode_turns(operation)?;
-                for undone in &mut standing {
+                for undone in &mut remaining {
                     undone.retain(|turn| !back.contains(turn));
                 }
             }
             // What was behind the head is hidden, or the session stands elsewhere: what was taken
             // back before is no longer what comes next.
-            OperationKind::Branch | OperationKind::Jump => standing.clear(),
+            OperationKind::Branch | OperationKind::Jump => remaining.clear(),
             OperationKind::Checkpoint | OperationKind::Expire | OperationKind::Forget => {}
         }
     }
-    let last = standing.into_iter().rev().find(|undone| !undone.is_empty()).unwrap_or_default();
+    let last = remaining.into_iter().rev().find(|undone| !undone.is_empty()).unwrap_or_default();
     let found: Vec<&TurnRow> = line.turns.iter().filter(|turn| last.contains(&turn.id)).collect();
     // A head that was set without an undo: the first turn behind it.
     Ok(match found.is_empty() {

@@ -10,13 +10,13 @@ use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::SessionSeq;
 use turnstone_snapshot::{RestoreOperationId as OrderId, RestorePlan, RestoreReport};
 
-/// Why nothing can be said of a file of a turn that was run elsewhere.
+/// Why a file of an imported turn is not covered.
 pub(crate) const IMPORTED_REASON: &str = "imported";
 
 /// Which turns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UndoTarget {
-    /// The newest one that is not taken back; for a redo, what was taken back last.
+    /// The newest turn that is not undone; for a redo, the last undo.
     Last,
     /// This one and no other.
     Turn(TurnId),
@@ -28,7 +28,7 @@ pub enum UndoTarget {
     Part(PartId),
 }
 
-/// Another line of a session: what is hidden, and from where the rest is brought back.
+/// Another timeline of a session: what is hidden, and from where the rest is restored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TimelineSwitch {
     /// Messages that leave the line.
@@ -39,7 +39,7 @@ pub struct TimelineSwitch {
     pub line: SessionSeq,
 }
 
-/// What is taken back of a turn.
+/// What part of a turn is undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum UndoScope {
     /// Its files and its place in the conversation.
@@ -54,13 +54,13 @@ pub enum UndoScope {
 /// How an undo or a redo is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UndoOptions {
-    /// What is taken back.
+    /// What is undone.
     pub scope: UndoScope,
     /// Only changes the tool declared before it wrote (R2).
     pub named_only: bool,
     /// Only these paths, and what lies below them; empty: all.
     pub paths: Vec<RelPath>,
-    /// Further turns whose files are taken back in the same step, of whichever session: whoever
+    /// Further turns whose files are undone in the same step, of any session: the caller
     /// claims the same paths, so that nothing is contended (R3).
     pub other_turns: Vec<(SessionId, TurnId)>,
 }
@@ -72,21 +72,21 @@ impl UndoOptions {
     }
 }
 
-/// A path somebody else may have changed as well (R3): it is left alone.
+/// A path that another change set claims as well (R3): it is left alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ContendedPath {
     /// Where.
     pub root: ChangeRoot,
     /// Which path.
     pub path: RelPath,
-    /// Everybody who claims it; taken back together they could be.
+    /// All claimants; undone together, the path can be restored.
     pub claimants: Vec<Claimant>,
-    /// Operations that wrote it while a window was open: what they did is nobody's turn.
+    /// Operations that wrote it while a window was open: their writes belong to no turn.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<OperationId>,
 }
 
-/// Somebody who claims a path.
+/// A change set that claims a path.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Claimant {
     /// The change set.
@@ -97,14 +97,14 @@ pub struct Claimant {
     pub turn: TurnId,
 }
 
-/// The user's repository has moved since (R5): files are taken back, commits never.
+/// The user's repository has moved since (R5): files are restored, commits never.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RepositoryMove {
     /// Where.
     pub root: ChangeRoot,
     /// Where it stood before the first of the turns.
     pub before: GitPosition,
-    /// Where it stands now.
+    /// Its HEAD now.
     pub now: GitPosition,
 }
 
@@ -135,11 +135,11 @@ pub struct UndoPlan {
     /// Turns of other sessions whose files go with them; those conversations stay where they are.
     #[serde(default)]
     pub also: Vec<(SessionId, TurnId)>,
-    /// The change sets, and how much of each was taken back before.
+    /// The change sets, and how much of each was undone before.
     pub changes: Vec<PlannedChangeSet>,
     /// What happens to files, root by root.
     pub roots: Vec<RootPlan>,
-    /// Paths that cannot be told apart from what somebody else did.
+    /// Paths that other change sets claim too.
     pub contended: Vec<ContendedPath>,
     /// Paths of the change sets that were never covered: where, which, why.
     pub not_covered: Vec<(ChangeRoot, RelPath, String)>,
@@ -147,11 +147,11 @@ pub struct UndoPlan {
     pub unnamed: Vec<(ChangeRoot, RelPath)>,
     /// Repositories that have moved.
     pub git: Vec<RepositoryMove>,
-    /// Where the session stands afterwards.
+    /// The head afterwards.
     pub head: HeadTarget,
     /// The to-do list afterwards; nothing: as it is.
     pub todos: Option<Vec<Todo>>,
-    /// Grants that were given in what is taken back: withdrawn, and never given again (R20).
+    /// Grants that were given in the undone turns: withdrawn, and not restored by a redo (R20).
     pub withdrawn: Vec<PermissionRule>,
     /// The line the session changes to; nothing: it stays on its own.
     pub switch: Option<TimelineSwitch>,
@@ -172,9 +172,9 @@ pub struct PlannedChangeSet {
     pub store: String,
     /// Its paths.
     pub paths: Vec<RelPath>,
-    /// Its paths that were taken back before.
+    /// Its paths that were undone before.
     pub taken: Vec<RelPath>,
-    /// What of it is taken back afterwards, where the files can follow.
+    /// What of it is undone afterwards, where files can be restored.
     pub wanted: UndoExtent,
 }
 
@@ -198,7 +198,7 @@ pub struct OperationReport {
     pub turns: Vec<TurnId>,
     /// Root by root.
     pub roots: Vec<RootReport>,
-    /// Paths left alone because somebody else claims them too.
+    /// Paths left alone because other change sets claim them too.
     pub contended: Vec<ContendedPath>,
     /// Paths that were never covered.
     pub not_covered: Vec<(ChangeRoot, RelPath, String)>,
@@ -206,7 +206,7 @@ pub struct OperationReport {
     pub git: Vec<RepositoryMove>,
     /// Grants that were withdrawn.
     pub withdrawn: Vec<PermissionRule>,
-    /// There were files to move and none could be: the session stands where it stood, and nothing
+    /// No file could be restored: the head stays, and nothing
     /// else has changed either.
     #[serde(default)]
     pub without_effect: bool,
@@ -243,7 +243,7 @@ impl UndoPlan {
 }
 
 impl OperationReport {
-    /// True if every path that was to be taken back is.
+    /// True if every planned path was restored.
     #[must_use]
     pub fn is_complete(&self) -> bool {
         let whole = |root: &RootReport| {

@@ -17,7 +17,7 @@ use crate::maintenance::forget::Forgets;
 /// What was forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ForgetReport {
-    /// Captures that were written anew.
+    /// Captures that were rewritten.
     pub captures: usize,
     /// What was starred out in the ledger.
     pub ledger: RedactionReport,
@@ -34,8 +34,8 @@ impl Forgets {
     /// changed; or a store or the ledger refused: what is left is done by recovery, or by asking again.
     pub fn apply(&self, ctx: &Context, plan: &ForgetPlan) -> Result<ForgetReport> {
         self.require_permission(ctx, plan)?;
-        let vault = self.snapshots.of_root(&plan.root, ctx.now)?;
-        vault.maintenance().begin_forget(&plan.patterns, ctx.now)?;
+        let handle = self.snapshots.of_root(&plan.root, ctx.now)?;
+        handle.maintenance().begin_forget(&plan.patterns, ctx.now)?;
         fail_point!("engine::forget_written", |_| Err(std::io::Error::other("failpoint").into()));
         for touched in &plan.sessions {
             let (session, id) =
@@ -50,7 +50,7 @@ impl Forgets {
                 Err(error) => return Err(error.into()),
             }
         }
-        self.execute(ctx, &vault, &plan.patterns)
+        self.execute(ctx, &handle, &plan.patterns)
     }
 
     /// Lets a plan pass the gate: the rules of every session it concerns, or else of the directory.
@@ -76,14 +76,14 @@ impl Forgets {
         Ok(())
     }
 
-    /// What is left to be done once it is written down; safe to be repeated.
+    /// What is left to do once it is recorded; safe to repeat.
     fn execute(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         patterns: &[String],
     ) -> Result<ForgetReport> {
-        let words = collect_lines(vault, &vault.reader().list_forgettable(patterns)?)?;
+        let words = collect_lines(handle, &handle.reader().list_forgettable(patterns)?)?;
         let mut done = ForgetReport::default();
         for path in self.find_outputs_containing(&words)? {
             let mut text = String::from_utf8_lossy(&fs_err::read(&path)?).into_owned();
@@ -95,7 +95,7 @@ impl Forgets {
         }
         done.ledger = self.store.maintenance().redact(ctx, &words, false)?;
         fail_point!("engine::forget_redacted", |_| Err(std::io::Error::other("failpoint").into()));
-        done.captures = vault.maintenance().finish_forget(ctx.now)?;
+        done.captures = handle.maintenance().finish_forget(ctx.now)?;
         Ok(done)
     }
 
@@ -118,10 +118,10 @@ impl Forgets {
             let listed =
                 StoreRegistry::new(&self.data).list_stores().map_err(SnapshotError::from)?;
             let is_it = |it: &ListedStore| store.file_name() == it.id.as_str() && it.root_exists;
-            // Of a directory that is away, whoever opens it next goes on.
+            // If the directory is missing, the next process that opens it continues.
             if let Some(root) = listed.into_iter().find(is_it).and_then(|it| it.root) {
-                let vault = self.snapshots.open(&root.path, ctx.now)?;
-                self.execute(ctx, &vault, &pending)?;
+                let handle = self.snapshots.open(&root.path, ctx.now)?;
+                self.execute(ctx, &handle, &pending)?;
             }
         }
         Ok(())

@@ -1,8 +1,8 @@
 //! Forgetting: the bytes of paths leave captures, ledger, search and spilled output (R20).
 //!
-//! Owns the order: what is to go is written down in the store, then each session that changed such a
+//! Owns the order: the store records what is to go, then each session that changed such a
 //! path says so, then every text that holds a line of it is starred out, and the captures go last,
-//! because they are what tells the lines. Whoever finds it written down goes on. Backups are not touched.
+//! because the lines come from them. A process that finds it recorded continues. Backups are not touched.
 
 mod apply;
 mod plan;

@@ -17,7 +17,7 @@ use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
 use crate::permissions::PermissionGates;
 
-/// Shorter lines say too little to be anybody's secret, and stand everywhere.
+/// Shorter lines are too common to be a secret.
 const MIN_LINE_BYTES: usize = 8;
 
 /// A session that changed such a path.
@@ -82,15 +82,15 @@ impl Forgets {
     /// [`EngineError::BadPattern`]; or a fact could not be obtained: then there is no plan.
     pub fn plan(&self, ctx: &Context, directory: &Path, patterns: &[String]) -> Result<ForgetPlan> {
         patterns.iter().try_for_each(|pattern| check_pattern(pattern))?;
-        let vault = self.snapshots.open(directory, ctx.now)?;
-        let captured = vault.reader().list_forgettable(patterns)?;
-        let words = collect_lines(&vault, &captured)?;
+        let handle = self.snapshots.open(directory, ctx.now)?;
+        let captured = handle.reader().list_forgettable(patterns)?;
+        let words = collect_lines(&handle, &captured)?;
         let mut paths: BTreeSet<String> =
             captured.versions.iter().map(|version| version.path.to_string()).collect();
         Ok(ForgetPlan {
-            root: change_root_of(&vault),
+            root: change_root_of(&handle),
             patterns: patterns.to_vec(),
-            sessions: self.find_affected_sessions(ctx, &vault, patterns, &mut paths)?,
+            sessions: self.find_affected_sessions(ctx, &handle, patterns, &mut paths)?,
             paths,
             ledger: self.store.maintenance().redact(ctx, &words, true)?,
             outputs: self.find_outputs_containing(&words)?,
@@ -103,11 +103,11 @@ impl Forgets {
     fn find_affected_sessions(
         &self,
         ctx: &Context,
-        vault: &SnapshotHandle,
+        handle: &SnapshotHandle,
         patterns: &[String],
         found_paths: &mut BTreeSet<String>,
     ) -> Result<Vec<AffectedSession>> {
-        let store = vault.location().id.to_string();
+        let store = handle.location().id.to_string();
         let all = (LogCursor(0), LogCursor(i64::MAX));
         let rows = self.store.read(ctx, |r| r.change_sets().between(&store, all.0, all.1))?;
         let mut found: BTreeMap<SessionId, Vec<TurnId>> = BTreeMap::new();
@@ -145,12 +145,12 @@ impl Forgets {
 
 /// The lines of all versions that are texts.
 pub(super) fn collect_lines(
-    vault: &SnapshotHandle,
+    handle: &SnapshotHandle,
     captured: &ForgettableVersions,
 ) -> Result<BTreeSet<String>> {
     let mut found = BTreeSet::new();
     for version in &captured.versions {
-        let Ok(text) = String::from_utf8(vault.reader().read_blob(&version.blob)?) else {
+        let Ok(text) = String::from_utf8(handle.reader().read_blob(&version.blob)?) else {
             continue;
         };
         let lines = text.lines().map(str::trim).filter(|line| line.len() >= MIN_LINE_BYTES);

@@ -8,7 +8,7 @@ use serde_json::Number;
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::{CreatedWorktree, Project, WorktreeCreationEvent, WorktreeOutcome};
 use turnstone_core::session_naming;
-use turnstone_process::{Git, GitWorktreeRequest as GitWorktree};
+use turnstone_process::{Git, GitWorktreeRequest};
 use turnstone_store::{Context, Store, Tx};
 
 use super::error::WorktreeError;
@@ -46,7 +46,7 @@ pub struct WorktreeInfo {
     pub branch: Option<String>,
     /// Where it is.
     pub directory: PathBuf,
-    /// False if somebody else made it: it is listed, and never changed.
+    /// False if Turnstone did not create it: it is listed, and never changed.
     pub made: bool,
     /// False if its making was cut off, or its directory is gone.
     pub ready: bool,
@@ -80,8 +80,8 @@ pub struct Worktrees {
 impl Worktrees {
     /// Makes a worktree of a project; all its files are there when this returns.
     ///
-    /// It is written down before anything is made, so that a crash leaves nothing unknown. Clients
-    /// are told by `worktree.ready` or `worktree.failed`.
+    /// It is recorded before anything is created, so that a crash leaves nothing unknown. Clients
+    /// get `worktree.ready` or `worktree.failed`.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl Worktrees {
         Ok(self.record_ready(ctx, project, made)?)
     }
 
-    /// Makes the checkout; nobody uses it before [`Self::record_ready`].
+    /// Makes the checkout; it is not used before [`Self::record_ready`].
     pub(crate) fn add(
         &self,
         ctx: &Context,
@@ -114,7 +114,7 @@ impl Worktrees {
             Err(std::io::Error::other("failpoint").into())
         });
         let path = Path::new(&made.directory);
-        let add = GitWorktree { path, branch: made.branch.as_deref(), from: &from };
+        let add = GitWorktreeRequest { path, branch: made.branch.as_deref(), from: &from };
         if let Err(error) = git.worktrees().add(add) {
             self.record_failure(ctx, project, &made, &error.to_string())?;
             return Err(error.into());
@@ -122,7 +122,7 @@ impl Worktrees {
         Ok(made)
     }
 
-    /// Says that a worktree has all its files: clients hear it, sessions may begin there.
+    /// Records that a worktree has all its files: clients get an event, sessions may begin there.
     pub(crate) fn record_ready(
         &self,
         ctx: &Context,

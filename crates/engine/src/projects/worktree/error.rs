@@ -35,7 +35,7 @@ pub enum WorktreeError {
         work: UnsavedWork,
     },
     /// There is no branch it could be reset to.
-    #[error("project {0} has no default branch: neither that of a remote, nor main, nor master")]
+    #[error("project {0} has no default branch: no remote HEAD, no main and no master")]
     NoDefaultBranch(ProjectId),
     /// No capture holds all files of a session as they were before a message: nothing is guessed.
     #[error("no capture contains the files of session {session} from before {message}")]

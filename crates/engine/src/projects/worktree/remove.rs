@@ -15,7 +15,7 @@ use super::error::WorktreeError;
 use crate::error::Result;
 use crate::projects::worktree::Worktrees;
 
-/// How many commits and paths are counted; more are not told apart.
+/// How many commits and paths are counted at most.
 const MAX_LISTED: usize = 100;
 
 /// Work that exists in one worktree and nowhere else.
@@ -53,11 +53,11 @@ impl fmt::Display for UnsavedWork {
 pub struct WorktreePlan {
     /// Where.
     pub directory: PathBuf,
-    /// The commit it would stand at after a reset.
+    /// The commit it would have after a reset.
     pub commit: Option<String>,
     /// The branch that would go with it, and the commit it names.
     pub branch: Option<(String, String)>,
-    /// What would be gone: refused unless somebody insists, and captured even then.
+    /// What would be lost: refused without `force`, and captured even then.
     pub lost: UnsavedWork,
 }
 
@@ -66,7 +66,7 @@ pub struct WorktreePlan {
 pub struct WorktreeRemovalReport {
     /// Where it was.
     pub directory: PathBuf,
-    /// The capture of its files before; none if there were none any more.
+    /// The capture of its files before; `None` if there were none left.
     pub capture: Option<String>,
     /// The branch that went with it, and the commit it named.
     pub branch: Option<(String, String)>,
@@ -79,7 +79,7 @@ pub struct WorktreeRemovalReport {
 pub struct WorktreeResetReport {
     /// Where.
     pub directory: PathBuf,
-    /// The commit it stands at now.
+    /// Its commit now.
     pub commit: String,
     /// The capture of its files before.
     pub capture: Option<String>,
@@ -100,7 +100,7 @@ impl WorktreeFacts {
         WorktreePlan { directory: self.directory, commit, branch, lost: self.lost }
     }
 
-    /// Refuses what would be gone, unless somebody insists.
+    /// Refuses to lose work without `force`.
     fn ensure_no_loss(&self, force: bool) -> Result<(), WorktreeError> {
         if force || self.lost.is_empty() {
             return Ok(());
@@ -236,7 +236,7 @@ impl Worktrees {
         Ok(WorktreeFacts { git, directory: PathBuf::from(&made.directory), made, lost })
     }
 
-    /// Takes away a worktree nobody has worked in: its making failed, and clients hear why.
+    /// Removes a worktree that could not be created; clients get the reason.
     pub(crate) fn discard(
         &self,
         ctx: &Context,
@@ -290,9 +290,9 @@ impl Worktrees {
         if !has_entry(&directory.join(".git"))? {
             return Ok(None);
         }
-        let vault = self.snapshots.open(directory, ctx.now)?;
+        let handle = self.snapshots.open(directory, ctx.now)?;
         let group = PinGroup::new(&format!("worktree {}", made.directory));
-        Ok(Some(vault.capture(&group, ctx.now)?.capture.id.to_string()))
+        Ok(Some(handle.capture(&group, ctx.now)?.capture.id.to_string()))
     }
 
     /// Takes the checkout away; `git` first, then what it left.
@@ -366,7 +366,7 @@ fn own_branch<'m>(git: &Git, made: &'m CreatedWorktree) -> Result<Option<&'m str
     Ok(Some(branch).filter(|_| is_there))
 }
 
-/// The branch that was made with a worktree and the commit it names, unless somebody has it checked
+/// The branch that was made with a worktree and the commit it names, unless it is checked
 /// out: then it is theirs. The checkout at `going` does not count.
 fn find_deletable_branch(
     git: &Git,
@@ -386,7 +386,7 @@ fn find_deletable_branch(
     Ok((!is_held).then(|| (branch.to_owned(), commit)))
 }
 
-/// Deletes the branch that was made with a worktree, unless it moves at this moment or somebody
+/// Deletes the branch that was made with a worktree, unless it moves at this moment or another worktree
 /// has it checked out elsewhere: then it is theirs.
 fn delete_branch(
     git: &Git,

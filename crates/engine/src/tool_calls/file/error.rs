@@ -18,7 +18,7 @@ pub enum FileError {
         /// The file.
         path: PathBuf,
     },
-    /// The file is not what the session saw last: somebody else has changed it.
+    /// The file is not what the session read last: it was changed since.
     #[error("{path} has changed since it was read; read it again")]
     Stale {
         /// The file.

@@ -12,9 +12,9 @@ use turnstone_store::BlobHash;
 
 use super::error::FileError;
 
-/// How long one look is away from the next, while somebody else writes.
+/// The pause between two attempts to lock.
 const RETRY_INTERVAL: Duration = Duration::from_millis(4);
-/// So many looks; then the caller is told.
+/// How many attempts there are before the caller gets an error.
 const MAX_LOCK_ATTEMPTS: u32 = 7_500;
 
 /// The right to write some files, until it is dropped.
@@ -27,7 +27,7 @@ pub struct FileLock {
 impl Drop for FileLock {
     fn drop(&mut self) {
         for path in self.held.keys() {
-            // The name goes while the lock is held; whoever waits for it looks for a new one.
+            // The name goes while the lock is held; a process that waits for it opens a new one.
             fs_err::remove_file(path).ok();
         }
     }
@@ -50,14 +50,14 @@ fn lock_name(file: &Path) -> String {
     BlobHash::of(file.as_os_str().as_bytes()).hex()
 }
 
-/// Takes one lock; nothing if somebody else holds it for too long.
+/// Takes one lock; `None` if another process holds it for too long.
 fn acquire_lock(name: &Path) -> io::Result<Option<fs_err::File>> {
     for _ in 0..MAX_LOCK_ATTEMPTS {
         let mut options = fs_err::OpenOptions::new();
         let file = options.create(true).truncate(false).write(true).open(name)?;
         match file.file().try_lock() {
             Ok(()) if is_same_file(&file, name)? => return Ok(Some(file)),
-            // The holder before took the name away: this is the lock of a name nobody finds.
+            // The previous holder removed the name: this lock protects nothing.
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => std::thread::sleep(RETRY_INTERVAL),
             Err(TryLockError::Error(error)) => return Err(error),

@@ -1,5 +1,5 @@
 //! Files of the worktree as tools read and write them: what a session saw, who may write, and
-//! writes that lose nobody's save.
+//! writes that lose no save.
 
 mod error;
 mod lock;

@@ -46,14 +46,14 @@ pub struct FileReadResult {
 
 /// A file of a session's root.
 pub(super) struct ProjectFile {
-    pub(super) vault: Arc<SnapshotHandle>,
+    pub(super) handle: Arc<SnapshotHandle>,
     pub(super) relative: RelPath,
     pub(super) real: PathBuf,
 }
 
 impl ProjectFile {
     pub(super) fn read_state(&self) -> Result<PathState, FileError> {
-        let seen = self.vault.reader().read_path(&self.relative)?;
+        let seen = self.handle.reader().read_path(&self.relative)?;
         match seen.image.uncovered_reason() {
             Some(reason) => Err(FileError::NotCovered {
                 path: self.real.clone(),
@@ -134,17 +134,17 @@ impl ToolCalls {
     ) -> Result<ProjectFile, FileError> {
         let directory = Path::new(&session.directory);
         let outside = || FileError::Outside { path: directory.join(path) };
-        let vault = match self.snapshots.access(session, ctx.now)? {
-            SnapshotAccess::Available(vault) => vault,
+        let handle = match self.snapshots.access(session, ctx.now)? {
+            SnapshotAccess::Available(handle) => handle,
             SnapshotAccess::Refused(error) => {
                 let reason = error.to_string();
                 return Err(FileError::NotCovered { path: directory.join(path), reason });
             }
         };
-        match locate_path(&vault, directory, path)? {
+        match locate_path(&handle, directory, path)? {
             PathLocation::Inside { path: inside, .. } => {
-                let real = vault.location().root.join(OsStr::from_bytes(inside.as_bytes()));
-                Ok(ProjectFile { vault, relative: inside, real })
+                let real = handle.location().root.join(OsStr::from_bytes(inside.as_bytes()));
+                Ok(ProjectFile { handle, relative: inside, real })
             }
             PathLocation::Outside => Err(outside()),
         }

@@ -39,7 +39,7 @@ pub(crate) struct ReadStamps {
 /// What is known of one session's file.
 #[derive(Debug, Default)]
 struct SessionStamps {
-    /// Which writing of the file this is; a file that was written anew has another number.
+    /// The version of the file; a rewritten file has another number.
     edition: Option<u64>,
     /// How many bytes were taken in.
     read_bytes: u64,
@@ -54,7 +54,7 @@ struct StampLine {
     stamp: FileStamp,
 }
 
-/// A path: a text, unless it is none.
+/// A path: text where it is UTF-8, otherwise bytes.
 #[derive(Serialize, Deserialize)]
 #[serde(untagged)]
 enum StampPath {
@@ -126,7 +126,7 @@ impl ReadStamps {
         Ok(is_first)
     }
 
-    /// The file of a session, made if there is none; nobody else is in it.
+    /// The file of a session, created if it does not exist, under an exclusive lock.
     fn open(&self, session: &SessionId) -> io::Result<File> {
         // The data directory around it is closed to others.
         fs_err::create_dir_all(&self.folder)?;
@@ -190,7 +190,7 @@ impl SessionStamps {
         }
     }
 
-    /// Adds a line at the end; what a death left there half written becomes a line of its own.
+    /// Appends a line; a half-written line of a crash becomes a separate line.
     fn append(&mut self, file: &mut File, line: &[u8]) -> io::Result<()> {
         let length = file.metadata()?.len();
         let rest: &[u8] = if length > self.read_bytes { b"\n" } else { b"" };
@@ -272,7 +272,7 @@ mod tests {
         format!("ses_{name}").parse().expect("an id")
     }
 
-    /// Two processes with a file that is written anew again and again agree with a plain table.
+    /// Two processes with a file that is rewritten again and again agree with a plain table.
     #[test]
     fn processes_share_stamps_across_rewrites() {
         let dir = tempfile::tempdir().expect("temp dir");

@@ -76,7 +76,7 @@ impl ToolCalls {
 
     /// Writes several files as one call. All are checked before any is written.
     ///
-    /// A file that somebody saves between the check and the write is left alone and among the
+    /// A file that is saved between the check and the write is left alone and among the
     /// refused; the others are written.
     ///
     /// # Errors
@@ -103,7 +103,7 @@ impl ToolCalls {
         let call = self.open_named(ctx, turn, part, &files)?;
         fail::fail_point!("engine::before_file_write");
         let written = self.swap_files(ctx, &call, &ready, writes);
-        // Whatever came of it, what is there now is written down.
+        // In any case, the present state is recorded.
         let closed = self.close(ctx, turn, &call);
         let (refused, closed) = (written?, closed?);
         for one in &ready {
@@ -152,7 +152,7 @@ impl ToolCalls {
         ready: &[CheckedWrite],
         writes: &[FileWriteRequest],
     ) -> Result<Vec<FileError>, FileError> {
-        let (Some(vault), Some(guard)) = (&call.snapshots, &call.before) else {
+        let (Some(handle), Some(guard)) = (&call.snapshots, &call.before) else {
             let path = ready.first().map(|one| one.placed.real.clone()).unwrap_or_default();
             return Err(FileError::NotCovered { path, reason: "refused".to_owned() });
         };
@@ -162,7 +162,7 @@ impl ToolCalls {
             bytes: write.bytes.clone(),
         };
         let writes: Vec<ConditionalWrite> = ready.iter().zip(writes).map(write).collect();
-        let report = vault.write_files(&writes, guard, ctx.now)?;
+        let report = handle.write_files(&writes, guard, ctx.now)?;
         let mut refused = Vec::new();
         for one in ready {
             let path = one.placed.real.clone();
@@ -188,14 +188,14 @@ impl ToolCalls {
         Ok(refused)
     }
 
-    /// Waits until nobody else writes any of `files`, real paths, and keeps others out.
+    /// Waits until no other process writes any of `files`, real paths, and keeps others out.
     ///
-    /// Several files are taken in one order, whoever asks, so that nobody waits in a circle. It is
+    /// All callers lock several files in the same order, so that there is no deadlock. It is
     /// not for one who holds a lock already.
     ///
     /// # Errors
     ///
-    /// [`FileError::Locked`] if somebody else did not end in time.
+    /// [`FileError::Locked`] if another process did not finish in time.
     pub fn lock_files(&self, files: &[PathBuf]) -> Result<FileLock, FileError> {
         lock_files(&self.lock_folder, files)
     }

@@ -1,4 +1,4 @@
-//! Closing: what a call changed, by comparing bytes, written down for ever.
+//! The result of a call: what it changed, found by comparing bytes.
 
 use turnstone_core::change::FileChange;
 use turnstone_core::id::ChangeId;
@@ -13,7 +13,7 @@ pub struct ClosedCall {
     pub id: ChangeId,
     /// What changed, sorted by path; a change with an unknown side is in it too (R1).
     pub changes: Vec<FileChange>,
-    /// How many of them, and of the paths outside, can never be taken back.
+    /// How many of them, and of the paths outside, cannot be undone.
     pub not_covered: u64,
     /// What it did in other roots of the project (R39).
     pub other_roots: Vec<ClosedCall>,
@@ -21,9 +21,9 @@ pub struct ClosedCall {
 
 /// What differs between two captures, in the words of change sets.
 pub(crate) fn compare_captures(
-    vault: &SnapshotHandle,
+    handle: &SnapshotHandle,
     before: &Capture,
     after: &Capture,
 ) -> Result<Vec<FileChange>> {
-    Ok(vault.reader().list_changes(before, after)?)
+    Ok(handle.reader().list_changes(before, after)?)
 }

@@ -1,4 +1,4 @@
-//! Opening: what is there before a call, captured and written down before it runs.
+//! Tracking of calls: files are captured before a call runs and compared after it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -32,7 +32,7 @@ pub struct TrackedCall {
     pub id: ChangeId,
     /// Paths the tool named that lie outside of every root: not covered.
     pub outside: Vec<PathBuf>,
-    /// What it does in other roots of the project, each a change set of its own (R39).
+    /// What it does in other roots of the project, one change set for each (R39).
     pub other_roots: Vec<TrackedCall>,
     pub(crate) snapshots: Option<Arc<SnapshotHandle>>,
     pub(crate) before: Option<Capture>,
@@ -40,7 +40,7 @@ pub struct TrackedCall {
 }
 
 impl TrackedCall {
-    /// False if nothing this call does can be taken back: its root is not captured, or it names nothing
+    /// False if nothing this call does can be undone: its root is not captured, or it names nothing
     /// that lies in a root.
     #[must_use]
     pub fn is_covered(&self) -> bool {
@@ -49,7 +49,7 @@ impl TrackedCall {
         self.before.is_some() && !is_elsewhere
     }
 
-    /// True if that is so only because there was no room, and it runs all the same (R13).
+    /// True if that is so only because the budget is used up and the call runs uncovered (R13).
     #[must_use]
     pub fn is_over_budget(&self) -> bool {
         self.before.is_none() && self.snapshots.is_some()
@@ -102,7 +102,7 @@ impl ToolCalls {
         paths: &[PathBuf],
     ) -> Result<TrackedCall> {
         let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-        let SnapshotAccess::Available(vault) = self.snapshots.access(&session, ctx.now)? else {
+        let SnapshotAccess::Available(handle) = self.snapshots.access(&session, ctx.now)? else {
             return self.record_open_call(
                 ctx,
                 turn,
@@ -115,7 +115,7 @@ impl ToolCalls {
         };
         let (mut inside, mut elsewhere) = (BTreeSet::new(), Vec::new());
         for path in paths {
-            match locate_path(&vault, Path::new(&session.directory), path)? {
+            match locate_path(&handle, Path::new(&session.directory), path)? {
                 PathLocation::Inside { path, also } => {
                     inside.extend([path].into_iter().chain(also))
                 }
@@ -123,14 +123,14 @@ impl ToolCalls {
             }
         }
         let (others, outside) = self.group_paths_by_root(ctx, &session, elsewhere)?;
-        let open = |vault: Arc<SnapshotHandle>, paths: BTreeSet<RelPath>| {
+        let open = |handle: Arc<SnapshotHandle>, paths: BTreeSet<RelPath>| {
             let group = session_pin_group(&turn.session);
-            let before = self.captures.capture_by_policy(ctx, &vault, &group, Some(&paths))?;
-            self.record_open_call(ctx, turn, part, &session, Some(vault), Some(paths), before)
+            let before = self.captures.capture_by_policy(ctx, &handle, &group, Some(&paths))?;
+            self.record_open_call(ctx, turn, part, &session, Some(handle), Some(paths), before)
         };
-        let call = open(vault, inside)?;
-        let beside = others.into_values().map(|(vault, paths)| open(vault, paths));
-        Ok(TrackedCall { outside, other_roots: beside.collect::<Result<_>>()?, ..call })
+        let call = open(handle, inside)?;
+        let concurrent = others.into_values().map(|(handle, paths)| open(handle, paths));
+        Ok(TrackedCall { outside, other_roots: concurrent.collect::<Result<_>>()?, ..call })
     }
 
     /// Finds which paths lie in other roots of the project, and which in none.
@@ -150,9 +150,9 @@ impl ToolCalls {
             .unwrap_or_default();
         for path in paths {
             match self.snapshots.locate_in_other_roots(session, &roots, &path, ctx.now)? {
-                Some((vault, PathLocation::Inside { path, also })) => {
-                    let root = vault.location().root.clone();
-                    let (_, paths) = found.entry(root).or_insert((vault, BTreeSet::new()));
+                Some((handle, PathLocation::Inside { path, also })) => {
+                    let root = handle.location().root.clone();
+                    let (_, paths) = found.entry(root).or_insert((handle, BTreeSet::new()));
                     paths.extend([path].into_iter().chain(also));
                 }
                 Some((_, PathLocation::Outside)) | None => outside.push(path),
@@ -184,15 +184,15 @@ impl ToolCalls {
         session: &Session,
         part: Option<&PartId>,
     ) -> Result<TrackedCall> {
-        let (vault, before) = match self.snapshots.access(session, ctx.now)? {
-            SnapshotAccess::Available(vault) => {
+        let (handle, before) = match self.snapshots.access(session, ctx.now)? {
+            SnapshotAccess::Available(handle) => {
                 let group = session_pin_group(&turn.session);
-                let before = self.captures.capture_by_policy(ctx, &vault, &group, None)?;
-                (Some(vault), before)
+                let before = self.captures.capture_by_policy(ctx, &handle, &group, None)?;
+                (Some(handle), before)
             }
             SnapshotAccess::Refused(_) => (None, None),
         };
-        self.record_open_call(ctx, turn, part, session, vault, None, before)
+        self.record_open_call(ctx, turn, part, session, handle, None, before)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the two ways to open meet here")]
@@ -202,13 +202,13 @@ impl ToolCalls {
         turn: &Turn,
         part: Option<&PartId>,
         session: &Session,
-        vault: Option<Arc<SnapshotHandle>>,
+        handle: Option<Arc<SnapshotHandle>>,
         named: Option<BTreeSet<RelPath>>,
         before: Option<Capture>,
     ) -> Result<TrackedCall> {
         let id = self.id_generator.new_change_id(ctx.now)?;
         let uncovered = || ChangeRoot { store: String::new(), path: session.directory.clone() };
-        let root = vault.as_deref().map_or_else(uncovered, change_root_of);
+        let root = handle.as_deref().map_or_else(uncovered, change_root_of);
         let open = NewChangeSet {
             id: id.clone(),
             turn: turn.id.clone(),
@@ -229,7 +229,7 @@ impl ToolCalls {
             id,
             outside: Vec::new(),
             other_roots: Vec::new(),
-            snapshots: vault,
+            snapshots: handle,
             before,
             named,
         })
@@ -245,7 +245,7 @@ impl ToolCalls {
         Ok(of_parent.map(|row| row.set.id))
     }
 
-    /// Writes down what a call changed.
+    /// Captures again and stores what a call changed.
     ///
     /// # Errors
     ///
@@ -275,11 +275,11 @@ impl ToolCalls {
         };
         let mut unseen = 0;
         let (after, changes) = match (&call.snapshots, &call.before) {
-            (Some(vault), Some(before)) => {
+            (Some(handle), Some(before)) => {
                 let (group, named) = (session_pin_group(&turn.session), call.named.as_ref());
-                match self.captures.try_capture(ctx, vault, &group, named)? {
+                match self.captures.try_capture(ctx, handle, &group, named)? {
                     Some(after) => {
-                        let changes = compare_captures(vault, before, &after.capture)?;
+                        let changes = compare_captures(handle, before, &after.capture)?;
                         (Some(after.capture.id.to_string()), changes)
                     }
                     None => {
@@ -304,7 +304,7 @@ impl ToolCalls {
             git: call
                 .snapshots
                 .as_ref()
-                .and_then(|vault| read_git_position(Path::new(&vault.location().root))),
+                .and_then(|handle| read_git_position(Path::new(&handle.location().root))),
         };
         let not_covered = close.not_covered;
         let (mut other_roots, mut sets) = (Vec::new(), vec![close]);
@@ -317,22 +317,22 @@ impl ToolCalls {
     }
 
     pub(crate) fn reopen(&self, ctx: &Context, row: ChangeSetRow) -> Result<TrackedCall> {
-        let (mut vault, mut capture) = (None, None);
+        let (mut handle, mut capture) = (None, None);
         if let Some(before) = &row.before {
             let found = self.snapshots.of_root(&row.set.root, ctx.now)?;
             capture = Some(found.reader().find_capture(before)?);
-            vault = Some(found);
+            handle = Some(found);
         }
         let named = match row.set.evidence {
             Evidence::Named => Some(row.named.into_iter().collect()),
             Evidence::Window | Evidence::Recovered => None,
         };
-        let (outside, beside) = (Vec::new(), Vec::new());
+        let (outside, concurrent) = (Vec::new(), Vec::new());
         Ok(TrackedCall {
             id: row.set.id,
             outside,
-            other_roots: beside,
-            snapshots: vault,
+            other_roots: concurrent,
+            snapshots: handle,
             before: capture,
             named,
         })

@@ -1,4 +1,4 @@
-//! Aborting: anybody may ask for a turn to end; whoever runs it hears that and ends it (R45).
+//! Abort: any process may request the end of a turn; the process that runs it ends it (R45).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::turns::turn::{Turn, TurnLifecycle};
 
 /// Events read at once.
 const PAGE: usize = 200;
-/// How often the log is looked at even if nobody says that it grew.
+/// How often the log is read even without a wake.
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// What came of asking for an abort.
@@ -22,9 +22,9 @@ const POLL_INTERVAL: Duration = Duration::from_secs(1);
 pub enum AbortOutcome {
     /// No turn is open.
     NoOpenTurn,
-    /// The process that runs the turn was told; it ends the turn.
+    /// The request is stored; the process that runs the turn ends it.
     Requested(TurnId),
-    /// Nobody ran it: it waited for an answer, and has ended here.
+    /// No process ran it: it waited for an answer, and was ended here.
     Ended(TurnId),
 }
 
@@ -39,14 +39,14 @@ pub struct Aborts {
 impl Aborts {
     /// Asks for the open turn of a session to be aborted, whichever process runs it (R27, R45).
     ///
-    /// The wish is durable when this returns. Asking again changes nothing; prompts in the inbox
+    /// The request is durable when this returns. Repeating it changes nothing; prompts in the inbox
     /// stay (R29).
     ///
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::NoSession`], or the ledger refused.
     pub fn request(&self, ctx: &Context, session: &SessionId) -> Result<AbortOutcome> {
-        // The turn of a process that died ends as interrupted: nobody is left to be asked.
+        // The turn of a dead process ends as interrupted.
         self.recovery.recover(ctx, session)?;
         let name = session.clone();
         let Some(id) = self.store.write(ctx, move |tx| tx.turns().request_abort(&name)).wait()?
@@ -62,7 +62,7 @@ impl Aborts {
         Ok(AbortOutcome::Ended(id))
     }
 
-    /// Tells whether somebody asked for this turn to be aborted.
+    /// True if an abort of this turn was requested.
     ///
     /// # Errors
     ///
@@ -71,10 +71,10 @@ impl Aborts {
         Ok(self.store.read(ctx, |r| r.turns().is_abort_requested(&turn.session))?)
     }
 
-    /// Waits until somebody asks for this turn to be aborted; false once `over` is set. Whoever deletes the
-    /// session asks for that, too (R45).
+    /// Waits until an abort of this turn is requested; false once `over` is set. Deleting the
+    /// session is such a request, too (R45).
     ///
-    /// Whoever sets `over` calls [`Self::cancel_wait`], so that nobody waits for nothing.
+    /// The caller that sets `over` also calls [`Self::cancel_wait`], which ends the wait.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! Beginning: turn, messages, tool call and window are written down before anything runs.
+//! Beginning: turn, messages, tool call and window are stored before anything runs.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct CommandExecution {
     pub turn: Turn,
     /// The window around it.
     pub call: TrackedCall,
-    /// Whoever else changes files there unseen: what both change cannot be told apart (R3).
+    /// Other commands in the same root: what both change cannot be told apart (R3).
     pub concurrent: Vec<ConcurrentCommand>,
     pub(super) origin: CommandOrigin,
     pub(super) began: EpochMillis,
@@ -45,7 +45,7 @@ impl CommandExecution {
         &self.answer.id
     }
 
-    /// The name of the tool call, for a file beside the ledger.
+    /// The name of the tool call, for the file with its output.
     #[must_use]
     pub fn call_id(&self) -> &str {
         self.part.id.as_str()
@@ -131,7 +131,7 @@ impl Commands {
     ) -> Result<CommandExecution> {
         if let Some(id) = &shell.message {
             let known = id.clone();
-            // In the ledger's own words: it is the only one who knows all sessions.
+            // Only the ledger knows the messages of all sessions.
             let taken = self.store.write(ctx, move |tx| tx.messages().contains(&known)).wait()?;
             if taken {
                 let id = id.to_string();
@@ -234,15 +234,15 @@ impl Commands {
         Ok((call, concurrent))
     }
 
-    /// Starts the journal where a second walk would be dear: then what the command changed is named
-    /// by the kernel. Small directories are walked: the kernel's watches are scarce, and a command
+    /// Starts the journal where a second walk would be expensive: then the kernel names what the command
+    /// changed. Small directories are walked: the kernel's watches are scarce, and a command
     /// may run for hours.
     fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
-        if let SnapshotAccess::Available(vault) = self.snapshots.access(session, ctx.now)?
-            && vault.maintenance().known_file_count() >= WATCH_THRESHOLD_FILES
+        if let SnapshotAccess::Available(handle) = self.snapshots.access(session, ctx.now)?
+            && handle.maintenance().known_file_count() >= WATCH_THRESHOLD_FILES
         {
             // Where there can be none, captures walk as before.
-            let _journal = vault.maintenance().start_journal();
+            let _journal = handle.maintenance().start_journal();
         }
         Ok(())
     }
@@ -253,10 +253,10 @@ impl Commands {
         ctx: &Context,
         call: &TrackedCall,
     ) -> Result<Vec<ConcurrentCommand>> {
-        let Some(vault) = &call.snapshots else {
+        let Some(handle) = &call.snapshots else {
             return Ok(Vec::new());
         };
-        let store = vault.location().id.to_string();
+        let store = handle.location().id.to_string();
         let found = self.store.read(ctx, |r| {
             let open = r.change_sets().list_open(Some(&store))?;
             let outer = open.iter().find(|row| row.set.id == call.id);
@@ -276,7 +276,7 @@ impl Commands {
         Ok(found)
     }
 
-    /// Writes down which processes a command is, before it runs: a crash must not lose them (R32).
+    /// Stores the process group of a command, before it runs: a crash must not lose it (R32).
     ///
     /// # Errors
     ///
@@ -294,7 +294,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Shows what a command has written so far, to whoever looks while it runs.
+    /// Stores what a command has written so far, for clients that watch it.
     ///
     /// # Errors
     ///

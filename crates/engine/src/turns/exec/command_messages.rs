@@ -16,16 +16,16 @@ const OUTPUT: &str = "output";
 /// What OpenCode lets a person say who runs a command of their own.
 const SHELL_PROMPT: &str = "The following tool was executed by the user";
 
-/// The message of whoever ran the command.
+/// The prompt of a command.
 pub(super) fn prompt_message(
     id: MessageId,
     session: &SessionId,
-    manner: &CommandOrigin,
+    origin: &CommandOrigin,
     now: EpochMillis,
 ) -> Result<Message> {
     let body = json!({
-        "role": "user", "time": { "created": now.0 }, "agent": manner.agent(),
-        "model": manner.model(),
+        "role": "user", "time": { "created": now.0 }, "agent": origin.agent(),
+        "model": origin.model(),
     });
     build_message(id, session, body)
 }
@@ -34,10 +34,10 @@ pub(super) fn prompt_message(
 pub(super) fn prompt_text_part(
     id: PartId,
     message: &Message,
-    manner: &CommandOrigin,
+    origin: &CommandOrigin,
     line: &str,
 ) -> Part {
-    let text = match manner {
+    let text = match origin {
         CommandOrigin::Exec => TextPart { text: line.to_owned(), ..TextPart::default() },
         CommandOrigin::Shell(_) => {
             TextPart { text: SHELL_PROMPT.to_owned(), synthetic: Some(true), ..TextPart::default() }
@@ -51,17 +51,17 @@ pub(super) fn prompt_text_part(
 pub(super) fn answer_message(
     id: MessageId,
     session: &Session,
-    (asked, manner): (&MessageId, &CommandOrigin),
+    (asked, origin): (&MessageId, &CommandOrigin),
     now: EpochMillis,
 ) -> Result<Message> {
     let none =
         json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
-    let model = manner.model();
+    let model = origin.model();
     let body = json!({
         "role": "assistant", "time": { "created": now.0 }, "parentID": asked,
         "modelID": model.model, "providerID": model.provider,
-        "mode": manner.agent(), "agent": manner.agent(),
-        "path": { "cwd": session.directory, "root": manner.root(session) },
+        "mode": origin.agent(), "agent": origin.agent(),
+        "path": { "cwd": session.directory, "root": origin.root(session) },
         "cost": 0, "tokens": none,
     });
     build_message(id, &session.id, body)
@@ -76,7 +76,7 @@ fn build_message(id: MessageId, session: &SessionId, body: Value) -> Result<Mess
 pub(super) fn running_call_part(
     id: PartId,
     message: &Message,
-    manner: &CommandOrigin,
+    origin: &CommandOrigin,
     line: &str,
     now: EpochMillis,
 ) -> Part {
@@ -88,7 +88,7 @@ pub(super) fn running_call_part(
     };
     let state = ToolState::Running {
         input: json!({ "command": line }),
-        title: matches!(manner, CommandOrigin::Exec).then(|| line.to_owned()),
+        title: matches!(origin, CommandOrigin::Exec).then(|| line.to_owned()),
         metadata: None,
         time,
         extra: ExtraFields::new(),
@@ -138,10 +138,10 @@ pub(super) fn complete_call(part: &mut Part, output: String, more: &Value, now: 
 }
 
 /// Completes the message around a call.
-pub(super) fn complete_answer(message: &mut Message, manner: &CommandOrigin, now: EpochMillis) {
+pub(super) fn complete_answer(message: &mut Message, origin: &CommandOrigin, now: EpochMillis) {
     if let MessageBody::Assistant(assistant) = &mut message.body {
         assistant.time.completed = Some(Number::from(now.0));
         // No model has stopped: OpenCode leaves it out for a shell command.
-        assistant.finish = matches!(manner, CommandOrigin::Exec).then(|| "stop".to_owned());
+        assistant.finish = matches!(origin, CommandOrigin::Exec).then(|| "stop".to_owned());
     }
 }

@@ -26,7 +26,7 @@ pub(super) enum CommandOrigin {
 }
 
 impl CommandOrigin {
-    /// The id of the message that asks for the command, if whoever asks has named one.
+    /// The id of the prompt, if the client chose one.
     pub(super) fn message(&self) -> Option<&MessageId> {
         match self {
             Self::Exec => None,

@@ -28,12 +28,12 @@ pub enum CommandEnd {
         exit: CommandExit,
         /// What it wrote; a box, as it is large.
         kept: Box<RecordedOutput>,
-        /// True if somebody asked for the turn to be aborted.
+        /// True if an abort of the turn was requested.
         aborted: bool,
     },
     /// It was never started: why.
     NotStarted(String),
-    /// Nobody knows how it ended, and parts of it may still run: why.
+    /// It is unknown how it ended, and parts of it may still run: why.
     Lost(String),
 }
 
@@ -53,10 +53,10 @@ impl Commands {
         let CommandExecution { turn, call, origin, began, mut answer, mut part, .. } = execution;
         // Who waited so long does not notice a walk: the journal is compared with one first (R8),
         // and if it missed something the capture walks.
-        if let Some(vault) =
+        if let Some(handle) =
             call.snapshots.as_ref().filter(|_| ctx.now.since(began) > JOURNAL_TRUST_MILLIS)
         {
-            vault.maintenance().audit_journal(ctx.now).map_err(crate::EngineError::from)?;
+            handle.maintenance().audit_journal(ctx.now).map_err(crate::EngineError::from)?;
         }
         // What still runs keeps writing: recovery waits for it before it closes the window.
         let (closed, sets) = match end {

@@ -21,24 +21,24 @@ const NOT_STARTED_CODE: i32 = 125;
 pub struct ExecutionResult {
     /// How.
     pub end: CommandEnd,
-    /// The exit code of whoever stands for the command.
+    /// The exit code to return for the command.
     pub code: i32,
     /// Processes that were left running.
     pub left_running: usize,
 }
 
 impl ExecutionResult {
-    /// A command that was attended to; `aborted` if somebody asked for its end.
+    /// The result of an attached command; `aborted` if an abort was requested.
     #[must_use]
     pub fn from_outcome(
         ended: Result<AttachOutcome, AttachError>,
-        keeper: OutputRecorder,
+        recorder: OutputRecorder,
         aborted: bool,
     ) -> Self {
-        let kept = Box::new(keeper.finish());
+        let kept = Box::new(recorder.finish());
         let (exit, left) = match ended {
             Ok(AttachOutcome { exit, left, .. }) => (exit, left),
-            // It was ended with its supervisor: nobody writes any more.
+            // It was ended with its supervisor: nothing of it runs any more.
             Err(AttachError::SupervisorDied) => (CommandExit::Signal(9), 0),
             Err(error @ (AttachError::MayStillRun(_) | AttachError::Io(_))) => {
                 let end = CommandEnd::Lost(error.to_string());
@@ -70,7 +70,7 @@ impl ExecutionResult {
 }
 
 impl Commands {
-    /// Stays with a command; ends it if somebody asks for its turn to be aborted (R45), and says
+    /// Waits for a command; ends it if an abort of its turn is requested (R45), and says
     /// whether that was so.
     pub fn attach(
         &self,
@@ -82,7 +82,7 @@ impl Commands {
         let (control, over) = (running.control(), AtomicBool::new(false));
         std::thread::scope(|scope| {
             let listening = scope.spawn(|| {
-                // Who cannot read the log cannot hear the wish; the command goes on as it is.
+                // If the log cannot be read, the command continues.
                 let asked = self.aborts.wait(ctx, turn, &over).unwrap_or(false);
                 // A supervisor that is gone has taken the command along.
                 asked && control.end().is_ok()

@@ -1,7 +1,7 @@
-//! Commands as turns: any program runs between two captures, and what it did can be taken back.
+//! Commands as turns: any program runs between two captures, and what it did can be undone.
 //!
-//! Owns the rows of such a turn and their order. Starts no process itself: whoever has the streams
-//! does, and hands over the group before it lets the command go (R32).
+//! Owns the rows of such a turn and their order. Starts no process itself: the caller has the streams,
+//! starts it, and hands over the process group before the command runs (R32).
 
 mod abort;
 mod begin;
