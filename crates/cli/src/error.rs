@@ -214,15 +214,13 @@ impl CliError {
             Self::NoSession(_) | Self::Export(_) => {
                 "`turnstone session list --all` lists all sessions"
             }
-            Self::AmbiguousSession { .. } => "type more characters of the ID",
+            Self::AmbiguousSession { .. } => "use a longer prefix of the ID",
             Self::NoProject(_) => "`turnstone project list` lists the projects",
-            Self::AmbiguousProject { .. } => "type more characters of the ID",
+            Self::AmbiguousProject { .. } => "use a longer prefix of the ID",
             Self::NotInProject(_) => {
                 "choose a project with `--project ID`, or run `turnstone exec` here to create one"
             }
-            Self::NotConfirmed => {
-                "`--dry-run` shows what would be deleted, `--yes` skips the question"
-            }
+            Self::NotConfirmed => "`--dry-run` only shows the plan, `--yes` skips the confirmation",
             Self::NoDirectory => "change to a directory that exists",
             Self::NoDataDirectory => "choose a directory with `--data DIR` or TURNSTONE_DATA",
             Self::Refused { hint, .. } => return hint.clone(),
@@ -288,7 +286,9 @@ fn hint_for_engine_error(error: &EngineError) -> Option<String> {
             ));
         }
         EngineError::PermissionPending { request, .. } => {
-            return Some(format!("approve it with `turnstone permission reply {request} always`"));
+            return Some(format!(
+                "a person can approve it with `turnstone permission reply {request} once`"
+            ));
         }
         EngineError::Git(error) => return error.hint().map(str::to_owned),
         EngineError::Repository(error) => return error.hint(),

@@ -99,7 +99,7 @@ fn require_single<T>(mut found: Vec<T>, typed: &str) -> Result<T, CliError> {
                 "\"{typed}\" is ambiguous: {} match",
                 number_format::format_counted(many, "ID")
             ),
-            "type more characters of the ID",
+            "use a longer prefix of the ID",
         ),
     };
     Err(CliError::Refused { what, hint: Some(hint.to_owned()) })

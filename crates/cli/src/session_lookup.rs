@@ -67,10 +67,15 @@ pub(crate) fn resolve_session_or_newest(
         let id = prefix.resolve_session(store, ctx)?;
         return Ok(store.read(ctx, |r| r.sessions().get(&id))?);
     }
-    find_newest_session(app, store, ctx)?.ok_or_else(|| match app.directory() {
+    find_newest_session(app, store, ctx)?.ok_or_else(|| no_session_error(app))
+}
+
+/// The error of a command that needs a session in a directory without one.
+pub(crate) fn no_session_error(app: &CliApp) -> CliError {
+    match app.directory() {
         Ok(directory) => CliError::NoSessionHere(directory.to_owned()),
         Err(error) => error,
-    })
+    }
 }
 
 /// The newest session of the directory that was created or continued here; an imported one only if there
@@ -164,7 +169,7 @@ pub(crate) fn resolve_turn(
                 typed.as_str(),
                 number_format::format_counted(many.len(), "turn")
             ),
-            hint: Some("type more characters of the ID".to_owned()),
+            hint: Some("use a longer prefix of the ID".to_owned()),
         }),
     }
 }

@@ -152,7 +152,7 @@ pub enum EngineError {
     },
     /// Somebody has to allow it first (R37). Until they have answered nothing is done; the same call
     /// again gets their answer.
-    #[error("{} needs approval: request {request} is pending", gate.as_str())]
+    #[error("this needs the permission \"{}\": request {request} is waiting for an answer", gate.as_str())]
     PermissionPending {
         /// What is wanted.
         gate: GatedOperation,

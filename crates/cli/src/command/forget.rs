@@ -112,7 +112,7 @@ fn plan_lines(plan: &ForgetPlan) -> Vec<String> {
         lines.push(format!("{}  {turns}", apply_style(ID_STYLE, &touched.session)));
     }
     lines.push(format!(
-        "{} ({}) in {}; in the ledger: {}, {}, {}, {}",
+        "{} ({}) in {}; in the database: {}, {}, {}, {}",
         number_format::format_counted(plan.captured.versions.len(), "version"),
         number_format::format_size(plan.bytes()),
         number_format::format_counted(plan.captured.captures, "capture"),

@@ -74,7 +74,7 @@ pub(crate) enum PermissionCommand {
         /// Answer to give
         #[arg(value_enum)]
         answer: PermissionAnswer,
-        /// Reason, shown to the requesting session
+        /// Reason, passed on to the agent
         #[arg(long, value_name = "TEXT")]
         message: Option<String>,
     },

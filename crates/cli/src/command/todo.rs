@@ -59,7 +59,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramE
     let (store, ctx) = (app.open_store()?, app.context());
     let id = match find_session_or_newest(app, &store, &ctx, args.session.as_ref())? {
         Some(id) => id,
-        None => return Err(no_session_error()),
+        None => return Err(session_lookup::no_session_error(app)),
     };
     let (todos, seq) =
         store.read(&ctx, |r| Ok((r.sessions().todos(&id)?, r.sessions().seq(&id)?)))?;
@@ -99,13 +99,6 @@ pub(super) fn find_session_or_newest(
         return prefix.resolve_session(store, ctx).map(Some);
     }
     Ok(session_lookup::find_newest_session(app, store, ctx)?.map(|session| session.id))
-}
-
-pub(super) fn no_session_error() -> CliError {
-    CliError::Refused {
-        what: "no session in this directory".to_owned(),
-        hint: Some("`turnstone session list --all` lists all sessions".to_owned()),
-    }
 }
 
 /// The new list; an entry with the same text keeps its state.

@@ -19,13 +19,13 @@ pub(crate) enum WorktreeCommand {
     /// Reset a worktree to the default branch; ignored files stay
     ///
     /// Works only for worktrees that Turnstone created. Refused if uncommitted or unpushed work would
-    /// be lost; with --force, a snapshot is taken first.
+    /// be lost; with --force, its files are captured first.
     #[command(after_help = "Example:\n  turnstone worktree reset try-the-other-parser")]
     Reset(WorktreeTargetArgs),
     /// Remove a worktree and the branch created for it
     ///
     /// Works only for worktrees that Turnstone created, and never removes your own branches. Refused if
-    /// uncommitted or unpushed work would be lost; with --force, a snapshot is taken first.
+    /// uncommitted or unpushed work would be lost; with --force, its files are captured first.
     #[command(after_help = "Example:\n  turnstone worktree remove try-the-other-parser")]
     Remove(WorktreeTargetArgs),
 }
@@ -111,7 +111,7 @@ pub(crate) fn worktree_error(error: WorktreeError) -> CliError {
             "`turnstone worktree list` shows the worktrees Turnstone created"
         }
         WorktreeError::NotGit(_) => {
-            "worktrees need a git repository with a commit; `turnstone fork` without --worktree does not"
+            "a worktree needs a git repository with a commit; leave --worktree out to work without one"
         }
         WorktreeError::NoCapture { .. } => "fork without --at or without --worktree",
         WorktreeError::NotCaptured { .. } => "fork without --worktree",
@@ -234,7 +234,7 @@ fn reset_or_remove(
     }
     messages.iter().for_each(|message| ui.print_note(message));
     if let Some(capture) = capture {
-        ui.print_note(&format!("its previous files are in snapshot {capture}"));
+        ui.print_note(&format!("its previous files are in capture {capture}"));
     }
     Ok(ProgramExit::Ok)
 }

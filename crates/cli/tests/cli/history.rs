@@ -188,7 +188,7 @@ fn fork_is_independent_and_origin_is_shown_on_both_sides() {
     let ran = run_program(&case, &["fork", &session, "--worktree"]);
     assert_eq!(ran.code, 1, "no repository: {ran:?}");
     assert!(
-        ran.err.contains("is not a git repository\nhint: worktrees need a git repository"),
+        ran.err.contains("has no git repository\nhint: a worktree needs a git repository"),
         "{}",
         ran.err
     );

@@ -58,7 +58,7 @@ fn worktree_is_created_listed_and_removed_with_force() {
 
     let ran = run_program(&case, &["worktree", "remove", "try-it", "--force"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert!(ran.err.contains("its previous files are in snapshot "), "{}", ran.err);
+    assert!(ran.err.contains("its previous files are in capture "), "{}", ran.err);
     assert!(!directory.exists());
 }
 

@@ -191,7 +191,7 @@ fn ids_resolve_by_unique_prefix() {
       ses_aaa1  Fix the tide table
       ses_aab2  Look for tides
       ses_abc3  A very long title that no terminal of eighty columns could ever show whole
-    hint: type more characters of the ID
+    hint: use a longer prefix of the ID
     "#);
     let none = case.run(&["session", "show", "zzz"]);
     assert_eq!(none.code, 1);

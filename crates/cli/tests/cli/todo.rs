@@ -35,5 +35,5 @@ fn todo_refuses_unknown_number_and_missing_session() {
     assert_eq!(case.run_json(&["todo"])[0]["status"], "pending", "nothing is ticked off");
     let nowhere = case.run_in("nowhere", &["todo"]);
     assert_eq!(nowhere.code, 1);
-    assert!(nowhere.err.contains("no session in this directory"), "{}", nowhere.err);
+    assert!(nowhere.err.contains("error: no session in "), "{}", nowhere.err);
 }

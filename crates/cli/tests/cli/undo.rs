@@ -39,7 +39,7 @@ fn undo_keeps_later_edits_and_redo_restores_the_turn() {
     let ran = run_program(&case, &["undo"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.err.starts_with("undoing: sh -c 'sed -i s/2/two/ f;"), "{}", ran.err);
-    assert!(ran.err.ends_with("hint: `turnstone redo` restores these changes\n"), "{}", ran.err);
+    assert!(ran.err.ends_with("hint: `turnstone redo` reverses this undo\n"), "{}", ran.err);
     assert_eq!(read_file_in_project(&case, "f"), TEN_LINES.replace("9\n", "nine\n"));
     assert!(!case.path("p/new").exists() && !case.path("p/sub").exists());
     let ran = run_program(&case, &["undo"]);
@@ -287,7 +287,7 @@ fn undo_by_a_tool_needs_a_persons_approval() {
 
     let ran = by_a_tool(&["undo"]);
     assert_eq!(ran.code, 4, "{ran:?}");
-    assert!(ran.err.contains("revert needs approval"), "{}", ran.err);
+    assert!(ran.err.contains("this needs the permission \"revert\""), "{}", ran.err);
     assert_eq!(read_file_in_project(&case, "f"), "x\n");
     let waiting = run_program(&case, &["permission", "pending", "--json"]);
     let waiting: Value = serde_json::from_str(&waiting.out).expect("JSON");

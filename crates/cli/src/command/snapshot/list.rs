@@ -19,7 +19,7 @@ pub(super) const SHORT_ID_LENGTH: usize = 12;
 #[command(after_help = "Examples:\n  turnstone snapshot list\n  \
                         turnstone snapshot list --json | jq -r '.[0].tree'")]
 pub(crate) struct SnapshotListArgs {
-    /// Include captures made internally, to guard a restore or to compare
+    /// Include captures that Turnstone made itself: before a restore, or for a comparison
     #[arg(long, short)]
     all: bool,
 

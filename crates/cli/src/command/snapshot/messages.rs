@@ -50,7 +50,7 @@ pub(crate) fn hint_for_snapshot_error(error: &SnapshotError) -> Option<String> {
             "use the newer version of Turnstone, or end the process that runs it"
         }
         SnapshotError::NoCapture { .. } => "`turnstone snapshot list` lists the captures",
-        SnapshotError::Ambiguous { .. } => "type more characters of the ID",
+        SnapshotError::Ambiguous { .. } => "use a longer prefix of the ID",
         SnapshotError::NoOperation(_) => "`turnstone snapshot undo --list` lists the operations",
         SnapshotError::NothingToUndo(_) => {
             "`turnstone snapshot list` lists captures, `turnstone snapshot restore TREE` restores one"

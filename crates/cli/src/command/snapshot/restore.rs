@@ -21,8 +21,8 @@ use crate::ui::Ui;
 /// ignored files, do not change. In a subdirectory, restores only that subdirectory. Exits with 4 if a
 /// file was skipped because it changed meanwhile.
 ///
-/// Needs the permission `revert`: a rule can deny it, and a command that an agent runs is denied or must
-/// be approved.
+/// Needs the permission `revert`: a rule can deny it, and a command that an agent runs must be
+/// approved.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot restore 4b825dc6 --dry-run\n  \
                         turnstone snapshot restore 4b825dc6 src/lib.rs")]

@@ -309,10 +309,10 @@ fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &ConflictHints) 
         shown.sum(|report| report.restored.len() + report.removed.len() + report.merged.len());
     match (shown.dry_run, shown.report.kind) {
         (false, OperationKind::Undo) if changed > 0 => {
-            ui.print_hint("`turnstone redo` restores these changes");
+            ui.print_hint("`turnstone redo` reverses this undo");
         }
         (false, OperationKind::Redo) if changed > 0 => {
-            ui.print_hint("`turnstone undo` undoes these changes again");
+            ui.print_hint("`turnstone undo` reverses this redo");
         }
         _ => {}
     }

@@ -12,7 +12,7 @@ use crate::error::EngineError;
 #[derive(Debug, thiserror::Error)]
 pub enum WorktreeError {
     /// The project is no repository.
-    #[error("project {0} is not a git repository")]
+    #[error("project {0} has no git repository")]
     NotGit(ProjectId),
     /// The repository has no commit a worktree could begin with.
     #[error("project {0} has no commit yet")]
