@@ -3,7 +3,7 @@
 use serde_json::json;
 use turnstone_core::model::Message;
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
-use turnstone_store::{Context, EndTurn, LeaseTakeover, NewTurn, Store};
+use turnstone_store::{Context, EndTurn, LeaseTakeoverPolicy, NewTurn, Store};
 
 use crate::{Fallible, sample_data};
 
@@ -51,7 +51,7 @@ fn bytes_per_turn(steps: usize, keep: StoredParts) -> Fallible<i64> {
     let store = sample_data::create_filled_store(dir.path(), 1)?;
     let ctx = sample_data::context()?;
     let lease =
-        store.leases().acquire(&ctx, &sample_data::session_id(0)?, LeaseTakeover::IfDead)?;
+        store.leases().acquire(&ctx, &sample_data::session_id(0)?, LeaseTakeoverPolicy::IfDead)?;
     let ctx = ctx.with_lease(&lease);
     let before = used_bytes(&store, &ctx)?;
     for turn in 0..TURNS {

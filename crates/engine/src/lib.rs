@@ -31,7 +31,7 @@ pub use history::replication::{ReplicatedEvent, Replication};
 pub use history::revert::Reverts;
 pub use history::undo::{
     CheckpointChange, ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport,
-    TimelineSwitch, UndoOptions, UndoPlan, UndoScope, UndoTarget, decode_checkpoint,
+    TimelineSwitch, UndoAspect, UndoOptions, UndoPlan, UndoTarget, decode_checkpoint,
     decode_expired_guards, decode_report, decode_turns,
 };
 pub use maintenance::Maintenance;
@@ -39,7 +39,7 @@ pub use maintenance::forget::{AffectedSession, ForgetPlan, ForgetReport, Forgets
 pub use maintenance::recover::RecoveryReport;
 pub use maintenance::upkeep::MaintenanceReport;
 pub use permissions::{
-    BaseRules, EffectiveRules, GateDecision, GateRefusal, PermissionError, PermissionGates,
+    BaseRules, EffectiveRules, GateDecision, GateRefusal, OperationGates, PermissionError,
     PermissionOutcome, PermissionQuery, PermissionRules, Permissions, ReplyReport, ResumedTurn,
     RuleSettings,
 };

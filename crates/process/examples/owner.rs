@@ -11,7 +11,7 @@ use std::time::Duration;
 use rustix::termios::isatty;
 use turnstone_process::{
     AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, ForegroundSignals, OutputLimits,
-    OutputRecorder, StartError, SupervisorProgram, UserTerminal,
+    OutputRecorder, StartError, StdioTerminal, SupervisorProgram,
 };
 
 #[expect(clippy::disallowed_methods, reason = "an example decides about its own end")]
@@ -42,7 +42,7 @@ fn run(mut args: impl Iterator<Item = OsString>) -> Result<i32, Box<dyn Error>> 
     program.grace = Duration::from_millis(grace);
 
     let (stdin, stdout, stderr) = (std::io::stdin(), std::io::stdout(), std::io::stderr());
-    let terminal = UserTerminal::find(&stdin, &stdout)?;
+    let terminal = StdioTerminal::find(&stdin, &stdout)?;
     let streams = match &terminal {
         Some(terminal) => CommandStdio::Terminal {
             size: terminal.size()?,

@@ -19,7 +19,7 @@ use crate::protocol::SupervisorReport;
 use crate::pty::Pty;
 use crate::signal::{ForegroundSignals, SignalGuard};
 use crate::supervisor_client::{CommandControl, CommandHandle, OwnerStreams, RunningCommand};
-use crate::terminal::{RawMode, UserTerminal};
+use crate::terminal::{RawMode, StdioTerminal};
 
 /// Input that waits for a command which does not read; no more is taken in then.
 const MAX_PENDING: usize = 64 << 10;
@@ -35,7 +35,7 @@ pub struct AttachOptions<'a> {
     /// Gets standard error while it comes.
     pub stderr: &'a mut (dyn Write + Send),
     /// The user's terminal: raw while the command runs; size changes are passed on.
-    pub terminal: Option<&'a UserTerminal>,
+    pub terminal: Option<&'a StdioTerminal>,
     /// The signals to this process, if they are the command's business: it is in the foreground.
     pub signals: Option<ForegroundSignals>,
 }
@@ -148,7 +148,7 @@ struct ForegroundLoop<'a> {
 
 /// The terminal outside, while the command's own is shown in it.
 struct TerminalRelay<'a> {
-    terminal: &'a UserTerminal,
+    terminal: &'a StdioTerminal,
     raw: Option<RawMode>,
     pending: VecDeque<u8>,
     open: bool,
@@ -167,7 +167,7 @@ impl<'a> ForegroundLoop<'a> {
     fn new(
         command: &'a CommandHandle,
         pty: Option<&'a Pty>,
-        terminal: Option<&'a UserTerminal>,
+        terminal: Option<&'a StdioTerminal>,
         signals: Option<ForegroundSignals>,
     ) -> Self {
         let heard = signals.map(|signals| signals.0);

@@ -56,5 +56,5 @@ pub use supervisor::run_supervisor;
 pub use supervisor_client::{
     CommandControl, CommandStdio, PreparedCommand, RunningCommand, SupervisorProgram,
 };
-pub use terminal::{RawMode, UserTerminal};
+pub use terminal::{RawMode, StdioTerminal};
 pub use umask::{keep_files_private, with_user_mask};

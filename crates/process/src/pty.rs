@@ -7,7 +7,7 @@ use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
-use crate::terminal::UserTerminal;
+use crate::terminal::StdioTerminal;
 
 /// How many characters a terminal shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ impl Pty {
     /// Makes a terminal of this size; its modes are those of the terminal outside, if there is one.
     pub(crate) fn open(
         size: TerminalSize,
-        outside: Option<&UserTerminal>,
+        outside: Option<&StdioTerminal>,
     ) -> io::Result<(Self, OwnedFd)> {
         let flags = OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC;
         let master = openpt(flags)?;

@@ -18,7 +18,7 @@ use crate::output_recorder::OutputSource;
 use crate::process_group::ProcessGroupId;
 use crate::protocol::{ExecSpec, SupervisionJob, SupervisorReport, SupervisorRequest};
 use crate::pty::{Pty, TerminalSize};
-use crate::terminal::UserTerminal;
+use crate::terminal::StdioTerminal;
 
 /// How to start this program again as a supervisor.
 #[derive(Clone, Debug)]
@@ -37,7 +37,7 @@ pub enum CommandStdio<'a> {
         /// How large it is at first.
         size: TerminalSize,
         /// The user's terminal, whose modes it takes over.
-        outside: Option<&'a UserTerminal>,
+        outside: Option<&'a StdioTerminal>,
         /// True if errors go through a pipe instead, because they are redirected.
         errors_apart: bool,
     },

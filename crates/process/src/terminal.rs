@@ -9,11 +9,11 @@ use crate::pty::TerminalSize;
 
 /// The terminal the user sits at.
 #[derive(Debug)]
-pub struct UserTerminal {
+pub struct StdioTerminal {
     fd: OwnedFd,
 }
 
-impl UserTerminal {
+impl StdioTerminal {
     /// Returns the terminal of these streams, or `None` if one of them is not a terminal.
     ///
     /// # Errors
@@ -48,7 +48,7 @@ impl UserTerminal {
     }
 }
 
-impl AsFd for UserTerminal {
+impl AsFd for StdioTerminal {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()
     }

@@ -14,8 +14,8 @@ use turnstone_core::model::{Message, Part, Project, Session, Todo};
 use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    Actor, Context, DataLayout, EndTurn, LeaseTakeover, NewTurn, Options, SessionFilter, Store,
-    StoreError, Tx,
+    Actor, Context, DataLayout, EndTurn, LeaseTakeoverPolicy, NewTurn, Options, SessionFilter,
+    Store, StoreError, Tx,
 };
 use turnstone_testkit::fixture::SeededRng;
 
@@ -150,12 +150,15 @@ impl<'s> Worker<'s> {
     }
 
     fn run(&mut self, count: u64) -> Fallible {
-        let lease =
-            match self.store.leases().acquire(&self.ctx, &self.session, LeaseTakeover::IfDead) {
-                // Another process works on this session: that is its right.
-                Err(StoreError::Busy(_)) => return Ok(()),
-                other => other?,
-            };
+        let lease = match self.store.leases().acquire(
+            &self.ctx,
+            &self.session,
+            LeaseTakeoverPolicy::IfDead,
+        ) {
+            // Another process works on this session: that is its right.
+            Err(StoreError::Busy(_)) => return Ok(()),
+            other => other?,
+        };
         self.ctx = self.ctx.clone().with_lease(&lease);
         self.resume()?;
         for _ in 0..count {
@@ -276,7 +279,7 @@ fn hold(store: &Store, session: &SessionId) -> Fallible {
         "id": session, "slug": "s", "projectID": "p1", "directory": "/home/ada/p",
         "title": "held", "version": "1", "time": {"created": 1, "updated": 1}}))?;
     store.write(&worker.ctx, move |tx| tx.sessions().create(&made)).wait()?;
-    let lease = store.leases().acquire(&worker.ctx, session, LeaseTakeover::IfDead)?;
+    let lease = store.leases().acquire(&worker.ctx, session, LeaseTakeoverPolicy::IfDead)?;
     worker.ctx = worker.ctx.clone().with_lease(&lease);
     let message = worker
         .message(json!({"role": "user", "time": {"created": 1}, "agent": "build",

@@ -118,7 +118,7 @@ pub(crate) fn other_live_owners(
 
 /// How to get a lease that another process holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeaseTakeover {
+pub enum LeaseTakeoverPolicy {
     /// Only if that process is dead.
     IfDead,
     /// Even if it lives: it is fenced from then on.
@@ -131,7 +131,7 @@ pub struct LeaseRequest {
     pub(crate) layout: DataLayout,
     pub(crate) session: SessionId,
     pub(crate) owner: OwnerId,
-    pub(crate) takeover: LeaseTakeover,
+    pub(crate) takeover: LeaseTakeoverPolicy,
 }
 
 /// Takes and releases the lease of a session.
@@ -176,7 +176,7 @@ impl LeaseMutations<'_> {
                 return Ok(Lease { session: session.clone(), owner: holder, epoch });
             }
             Some(holder)
-                if *takeover == LeaseTakeover::IfDead
+                if *takeover == LeaseTakeoverPolicy::IfDead
                     && is_alive(layout, &holder, self.tx.now())? =>
             {
                 return Err(StoreError::Busy(session.clone()));
@@ -254,7 +254,7 @@ impl<'a> SessionLeases<'a> {
         &self,
         ctx: &Context,
         session: &SessionId,
-        takeover: LeaseTakeover,
+        takeover: LeaseTakeoverPolicy,
     ) -> Result<Lease> {
         let request = self.request(session, takeover)?;
         self.store.write(ctx, move |tx| tx.leases().acquire(&request)).wait()
@@ -266,7 +266,11 @@ impl<'a> SessionLeases<'a> {
     /// # Errors
     ///
     /// [`StoreError::ReadOnly`].
-    pub fn request(&self, session: &SessionId, takeover: LeaseTakeover) -> Result<LeaseRequest> {
+    pub fn request(
+        &self,
+        session: &SessionId,
+        takeover: LeaseTakeoverPolicy,
+    ) -> Result<LeaseRequest> {
         let (layout, owner) = (self.store.layout().clone(), self.owner_id()?.clone());
         Ok(LeaseRequest { layout, session: session.clone(), owner, takeover })
     }

@@ -50,7 +50,7 @@ pub use disk_usage::{ConsumerBacklog, DatabaseSizes, EventKindSize, SessionSize}
 pub use doctor::{Diagnosis, Finding, Severity, diagnose};
 pub use error::{DatabaseOpenError, Result, StoreError};
 pub use idempotency::{IdempotencyKeys, IdempotencyRecord};
-pub use lease_owner::{LeaseMutations, LeaseRequest, LeaseTakeover, SessionLeases};
+pub use lease_owner::{LeaseMutations, LeaseRequest, LeaseTakeoverPolicy, SessionLeases};
 pub use maintenance::{
     DatabaseMaintenance, DatabaseMaintenanceReport, MaintenanceBudget, MaintenanceLimits,
 };

@@ -17,8 +17,8 @@ use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    CloseChangeSet, Context, EndTurn, FinishedOperation, LeaseTakeover, NewChangeSet, NewOperation,
-    NewTurn, Store, StoreError, WriteOutcome,
+    CloseChangeSet, Context, EndTurn, FinishedOperation, LeaseTakeoverPolicy, NewChangeSet,
+    NewOperation, NewTurn, Store, StoreError, WriteOutcome,
 };
 
 const SES: &str = "ses_a";
@@ -80,7 +80,8 @@ fn edit(text: &str) -> FileChange {
 /// A store with a session whose turn runs.
 fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     let store = with_sessions(dir, &[SES, "ses_b"]);
-    let lease = store.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let lease =
+        store.leases().acquire(&ctx(), &sid(SES), LeaseTakeoverPolicy::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: turn_id(),

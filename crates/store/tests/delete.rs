@@ -6,7 +6,9 @@ use serde_json::json;
 use support::*;
 use turnstone_core::event::EventKind;
 use turnstone_core::time::LogCursor;
-use turnstone_store::{LeaseTakeover, NewTurn, SessionFilter, ShareRecord, Store, StoreError};
+use turnstone_store::{
+    LeaseTakeoverPolicy, NewTurn, SessionFilter, ShareRecord, Store, StoreError,
+};
 
 fn child(id: &str, parent: &str) -> turnstone_core::model::Session {
     let mut child = session(id);
@@ -143,7 +145,7 @@ fn deleting_a_busy_session_aborts_its_turn_first() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let lease =
-        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
+        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeoverPolicy::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: "trn_1".parse().expect("id"),

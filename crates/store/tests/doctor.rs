@@ -8,7 +8,8 @@ use serde_json::json;
 use support::{NOW, ctx, open, part, pid, raw, sid, text, user, with_sessions, write};
 use turnstone_core::turn::TurnEvent;
 use turnstone_store::{
-    DataLayout, Diagnosis, Finding, LeaseTakeover, NewTurn, Options, Severity, Store, diagnose,
+    DataLayout, Diagnosis, Finding, LeaseTakeoverPolicy, NewTurn, Options, Severity, Store,
+    diagnose,
 };
 
 fn examine(dir: &Path) -> Diagnosis {
@@ -210,7 +211,7 @@ fn dead_turn_is_reported_and_ended_by_next_open() {
     let dir = tempfile::tempdir().expect("temp dir");
     let store = with_sessions(dir.path(), &["ses_a"]);
     let lease =
-        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("lease");
+        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeoverPolicy::IfDead).expect("lease");
     let id: turnstone_core::id::TurnId = "trn_1".parse().expect("id");
     let new = NewTurn { id: id.clone(), message: user("ses_a", "msg_a", 1), parts: vec![] };
     store

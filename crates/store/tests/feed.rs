@@ -7,7 +7,7 @@ use support::{assistant, ctx, mid, open, part, pid, project, session, sid, text,
 use turnstone_core::time::LogCursor;
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    EndTurn, FeedBody, FeedCache, FeedEvent, LeaseTakeover, NewTurn, Store, SyncBody, Tx,
+    EndTurn, FeedBody, FeedCache, FeedEvent, LeaseTakeoverPolicy, NewTurn, Store, SyncBody, Tx,
 };
 
 fn feed(store: &Store, after: LogCursor, limit: usize, memo: &mut FeedCache) -> Vec<FeedEvent> {
@@ -125,8 +125,10 @@ fn feed_resolves_turn_and_abort_events() {
         .write(&ctx(), |tx| tx.sessions().create(&session("ses_a")).map(drop))
         .wait()
         .expect("made");
-    let lease =
-        store.leases().acquire(&ctx(), &sid("ses_a"), LeaseTakeover::IfDead).expect("a lease");
+    let lease = store
+        .leases()
+        .acquire(&ctx(), &sid("ses_a"), LeaseTakeoverPolicy::IfDead)
+        .expect("a lease");
     let turn: turnstone_core::id::TurnId = "trn_1".parse().expect("an id");
     let new = NewTurn { id: turn.clone(), message: user("ses_a", "msg_1", 1), parts: Vec::new() };
     let named = turn.clone();

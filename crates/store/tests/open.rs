@@ -180,7 +180,7 @@ fn newer_schema_opens_read_only() {
     assert!(matches!(refused, StoreError::ReadOnly { .. }), "{refused}");
     assert!(refused.to_string().contains("newer version"), "{refused}");
     let lease =
-        store.leases().acquire(&ctx(), &sid("ses_a"), turnstone_store::LeaseTakeover::Force);
+        store.leases().acquire(&ctx(), &sid("ses_a"), turnstone_store::LeaseTakeoverPolicy::Force);
     assert!(matches!(lease, Err(StoreError::ReadOnly { .. })));
     drop(store);
     assert_eq!(hash(&dir.path().join("turnstone.db")), before);

@@ -11,8 +11,8 @@ use turnstone_core::model::{
 };
 use turnstone_core::turn::{TurnEvent, TurnOutcome, TurnState};
 use turnstone_store::{
-    Context, EndTurn, LeaseTakeover, NewTurn, PromptDelivery, Store, StoreError, TurnEndOutcome,
-    WriteOutcome,
+    Context, EndTurn, LeaseTakeoverPolicy, NewTurn, PromptDelivery, Store, StoreError,
+    TurnEndOutcome, WriteOutcome,
 };
 
 const SES: &str = "ses_a";
@@ -24,7 +24,8 @@ fn turn_id(text: &str) -> TurnId {
 /// A store with a session, its lease, and an open turn in the given state.
 fn in_turn(dir: &std::path::Path) -> (Store, Context) {
     let store = with_sessions(dir, &[SES]);
-    let lease = store.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let lease =
+        store.leases().acquire(&ctx(), &sid(SES), LeaseTakeoverPolicy::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     let new = NewTurn {
         id: turn_id("trn_1"),
@@ -173,7 +174,8 @@ fn only_lease_holder_writes_during_a_turn() {
     .expect("renamed");
     // A takeover fences the former holder.
     let second = open(dir.path());
-    let taken = second.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::Force).expect("taken");
+    let taken =
+        second.leases().acquire(&ctx(), &sid(SES), LeaseTakeoverPolicy::Force).expect("taken");
     let late = store.write(&owned, |tx| tx.messages().put(&assistant(SES, "msg_c", 2))).wait();
     assert!(matches!(late, Err(StoreError::Fenced(_))));
     second
@@ -216,7 +218,8 @@ fn waiting_turn_survives_its_owner_and_can_be_answered() {
     let changed = write(&store, move |tx| tx.requests().resolve(&id, &RequestState::Withdrawn));
     assert!(matches!(changed, Err(StoreError::Conflict { .. })), "the first answer counts");
     // The next runner that leases the session resumes it, exactly once.
-    let lease = store.leases().acquire(&ctx(), &sid(SES), LeaseTakeover::IfDead).expect("lease");
+    let lease =
+        store.leases().acquire(&ctx(), &sid(SES), LeaseTakeoverPolicy::IfDead).expect("lease");
     let owned = ctx().with_lease(&lease);
     assert_eq!(step(&store, &owned, TurnEvent::Answered).expect("resumes"), TurnState::Running);
     let events = log(&store).len();

@@ -1,7 +1,7 @@
 //! `turnstone jump`
 
 use turnstone_core::operation::HeadTarget;
-use turnstone_engine::{Engine, UndoOptions, UndoPlan, UndoScope};
+use turnstone_engine::{Engine, UndoAspect, UndoOptions, UndoPlan};
 use turnstone_store::Context;
 
 use crate::app::CliApp;
@@ -56,9 +56,9 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &JumpArgs) -> Result<ProgramE
         session_lookup::resolve_session_or_newest(app, &engine, &ctx, args.session.as_ref())?;
     let point = point_lookup::resolve_point(&engine, &ctx, &session, &args.point)?;
     let scope = match (args.files, args.conversation) {
-        (true, _) => UndoScope::Files,
-        (false, true) => UndoScope::Conversation,
-        (false, false) => UndoScope::Both,
+        (true, _) => UndoAspect::Files,
+        (false, true) => UndoAspect::Conversation,
+        (false, false) => UndoAspect::Both,
     };
     let options = UndoOptions { scope, ..UndoOptions::default() };
     let plan = engine.history().plan_jump(&ctx, &session.id, &point, &options)?;

@@ -6,7 +6,7 @@ use turnstone_store::Store;
 
 use crate::captures::budgeted_capture::BudgetedCapture;
 use crate::captures::eviction::Eviction;
-use crate::captures::operation_guard::CapturePins;
+use crate::captures::operation_guard::CaptureRetention;
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::id_generator::IdGenerator;
 use crate::settings::OverBudgetPolicy;
@@ -14,7 +14,7 @@ use crate::settings::OverBudgetPolicy;
 /// Open stores, pins, eviction and captures within the budget.
 pub(crate) struct Captures {
     pub(crate) snapshots: Arc<SnapshotHandles>,
-    pub(crate) pins: CapturePins,
+    pub(crate) pins: CaptureRetention,
     pub(crate) eviction: Eviction,
     pub(crate) budgeted: BudgetedCapture,
 }
@@ -28,8 +28,11 @@ impl Captures {
         retention_millis: i64,
     ) -> Self {
         let snapshots = Arc::new(snapshots);
-        let pins =
-            CapturePins { store: store.clone(), snapshots: snapshots.clone(), retention_millis };
+        let pins = CaptureRetention {
+            store: store.clone(),
+            snapshots: snapshots.clone(),
+            retention_millis,
+        };
         let eviction = Eviction {
             store: store.clone(),
             id_generator: ids.clone(),

@@ -12,7 +12,7 @@ use turnstone_snapshot::{Capture, CaptureOutcome, PinGroup, SnapshotError, Snaps
 use turnstone_store::Context;
 
 use crate::captures::eviction::Eviction;
-use crate::captures::operation_guard::CapturePins;
+use crate::captures::operation_guard::CaptureRetention;
 use crate::error::{EngineError, Result};
 use crate::settings::OverBudgetPolicy;
 
@@ -25,7 +25,7 @@ const EVICTION_ROUNDS: usize = 4;
 #[derive(Clone)]
 pub(crate) struct BudgetedCapture {
     pub(crate) eviction: Eviction,
-    pub(crate) pins: CapturePins,
+    pub(crate) pins: CaptureRetention,
     pub(crate) over_budget_policy: OverBudgetPolicy,
 }
 

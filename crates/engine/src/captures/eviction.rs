@@ -22,7 +22,7 @@ use turnstone_store::{
 
 use crate::captures::budgeted_capture::EVICTION_COPY_BYTES;
 use crate::captures::eviction_candidates::{EvictionCandidate, EvictionTarget};
-use crate::captures::operation_guard::{CapturePins, OperationGuard, list_unowned_guards};
+use crate::captures::operation_guard::{CaptureRetention, OperationGuard, list_unowned_guards};
 use crate::captures::session_coverage::change_root_of;
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
@@ -54,7 +54,7 @@ pub(crate) struct Eviction {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
-    pub(crate) pins: CapturePins,
+    pub(crate) pins: CaptureRetention,
 }
 
 impl Eviction {

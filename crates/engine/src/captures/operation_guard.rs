@@ -65,13 +65,13 @@ fn read_guards(store: &Store, ctx: &Context) -> Result<Vec<OperationGuard>> {
 
 /// Which captures must stay: those of live sessions, and those that operations pin.
 #[derive(Clone)]
-pub(crate) struct CapturePins {
+pub(crate) struct CaptureRetention {
     pub(crate) store: Arc<Store>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
     pub(crate) retention_millis: i64,
 }
 
-impl CapturePins {
+impl CaptureRetention {
     /// The guards of all operations that have not expired, oldest first; nothing if one of the
     /// operations cannot be read: then it is unknown which guards are needed, and all of them stay.
     pub(crate) fn list_guards(&self, ctx: &Context) -> Result<Option<Vec<OperationGuard>>> {

@@ -12,7 +12,7 @@ use crate::history::jump::SessionCheckpoint;
 use crate::history::session_recovery::SessionRecovery;
 use crate::history::undo::{CheckpointChange, decode_checkpoint, encode_checkpoint};
 use crate::id_generator::IdGenerator;
-use crate::permissions::PermissionGates;
+use crate::permissions::OperationGates;
 
 /// The checkpoints that were not removed, oldest first.
 pub(crate) fn active_checkpoints(operations: &[OperationRow]) -> Result<Vec<SessionCheckpoint>> {
@@ -36,7 +36,7 @@ pub struct Checkpoints {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) recovery: SessionRecovery,
-    pub(crate) gates: PermissionGates,
+    pub(crate) gates: OperationGates,
 }
 
 impl Checkpoints {

@@ -12,7 +12,7 @@ use turnstone_core::time::EpochMillis;
 use turnstone_store::{Context, Store, StoreError, Tx};
 
 use crate::error::{EngineError, Result};
-use crate::permissions::PermissionGates;
+use crate::permissions::OperationGates;
 
 /// The fields of a session that a client sets; `None` leaves a field as it is.
 #[derive(Clone, Debug, Default)]
@@ -88,7 +88,7 @@ impl ProjectPatch {
 #[derive(Clone)]
 pub struct ClientEdits {
     pub(crate) store: Arc<Store>,
-    pub(crate) gates: PermissionGates,
+    pub(crate) gates: OperationGates,
 }
 
 impl ClientEdits {

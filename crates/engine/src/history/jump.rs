@@ -14,8 +14,8 @@ use crate::history::checkpoint::active_checkpoints;
 use crate::history::historical_state::HistoricalState;
 use crate::history::timeline::Timeline;
 use crate::history::undo::{
-    OperationSelection, SelectedChangeSet, SideEffects, TimelineSwitch, UndoOptions, UndoPlan,
-    UndoScope, is_timeline_switch,
+    OperationSelection, SelectedChangeSet, SideEffects, TimelineSwitch, UndoAspect, UndoOptions,
+    UndoPlan, is_timeline_switch,
 };
 use crate::history::undo_redo::History;
 
@@ -70,8 +70,8 @@ impl History {
         })?;
         let past = HistoricalState::at(&operations, target.cursor);
         let changes = match options.scope {
-            UndoScope::Conversation => Vec::new(),
-            UndoScope::Both | UndoScope::Files => {
+            UndoAspect::Conversation => Vec::new(),
+            UndoAspect::Both | UndoAspect::Files => {
                 self.change_sets_to_point(ctx, session, &line, &past, target.cursor)?
             }
         };
@@ -82,7 +82,7 @@ impl History {
             }
         }
         let (mut head, mut side_effects) = (HeadTarget::Stay, SideEffects::default());
-        if options.scope != UndoScope::Files {
+        if options.scope != UndoAspect::Files {
             let at =
                 self.store.read(ctx, |r| r.history().session_at_boundary(session, target.seq))?;
             let other = match is_on_timeline(&line.outline, &at) {

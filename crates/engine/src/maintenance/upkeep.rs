@@ -8,7 +8,7 @@ use turnstone_snapshot::{MaintenanceInterval, SnapshotError};
 use turnstone_store::{Context, Store};
 
 use crate::captures::eviction::Eviction;
-use crate::captures::operation_guard::CapturePins;
+use crate::captures::operation_guard::CaptureRetention;
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
 use crate::history::fork::SessionCopies;
@@ -38,7 +38,7 @@ pub struct MaintenanceReport {
 pub struct Maintenance {
     pub(crate) store: Arc<Store>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
-    pub(crate) pins: CapturePins,
+    pub(crate) pins: CaptureRetention,
     pub(crate) eviction: Eviction,
     pub(crate) recovery: SessionRecovery,
     pub(crate) operations: OperationRunner,

@@ -10,14 +10,14 @@ use turnstone_core::permission::{
     CallerRole, PermissionRule, PermissionVerdict, ReplyEffects, ReplyError, resolve_reply,
 };
 use turnstone_core::turn::{TurnEvent, TurnState};
-use turnstone_store::{Context, LeaseTakeover, Store, StoreError, Tx};
+use turnstone_store::{Context, LeaseTakeoverPolicy, Store, StoreError, Tx};
 
 use super::error::PermissionError;
 use super::gate_request::concerns_project;
 use super::rules::BaseRules;
 use crate::error::Result;
 use crate::id_generator::IdGenerator;
-use crate::permissions::{PermissionGates, PermissionRules};
+use crate::permissions::{OperationGates, PermissionRules};
 use crate::turns::turn::Turn;
 
 /// What a tool wants to do.
@@ -62,7 +62,7 @@ pub struct Permissions {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) rules: PermissionRules,
-    pub(crate) gates: PermissionGates,
+    pub(crate) gates: OperationGates,
 }
 
 impl Permissions {
@@ -74,7 +74,7 @@ impl Permissions {
 
     /// Gates in front of operations that undo, restore, delete or forget work (R37).
     #[must_use]
-    pub fn gates(&self) -> &PermissionGates {
+    pub fn gates(&self) -> &OperationGates {
         &self.gates
     }
 }
@@ -306,7 +306,7 @@ impl Permissions {
         let Some(waiting) = waiting else {
             return Ok(None);
         };
-        let lease = match self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead) {
+        let lease = match self.store.leases().acquire(ctx, session, LeaseTakeoverPolicy::IfDead) {
             Ok(lease) => lease,
             Err(StoreError::Busy(_)) => return Ok(None),
             Err(error) => return Err(error.into()),

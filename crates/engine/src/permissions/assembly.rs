@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use turnstone_store::Store;
 
-use super::{PermissionGates, PermissionRules, Permissions, RuleSettings};
+use super::{OperationGates, PermissionRules, Permissions, RuleSettings};
 use crate::id_generator::IdGenerator;
 use crate::projects::project_records::ProjectRecords;
 
@@ -20,7 +20,7 @@ pub(crate) fn assemble(
         settings: Arc::new(settings),
         projects: ProjectRecords { store: store.clone() },
     };
-    let gates = PermissionGates {
+    let gates = OperationGates {
         store: store.clone(),
         id_generator: id_generator.clone(),
         rules: rules.clone(),

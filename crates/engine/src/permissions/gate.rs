@@ -60,13 +60,13 @@ impl fmt::Display for GateRefusal {
 
 /// Gates in front of operations that undo, restore, delete or forget work (R37).
 #[derive(Clone)]
-pub struct PermissionGates {
+pub struct OperationGates {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) rules: PermissionRules,
 }
 
-impl PermissionGates {
+impl OperationGates {
     /// Lets an operation of a session pass its gate, before it changes anything.
     ///
     /// `ctx` identifies the caller: its role, and whether its actor created the session. A person and the session's own client may unless a rule says

@@ -10,7 +10,7 @@ use turnstone_store::{Context, StoreError};
 use super::ask::build_request;
 use super::gate::GateDecision;
 use crate::error::Result;
-use crate::permissions::PermissionGates;
+use crate::permissions::OperationGates;
 
 /// How many paths a request lists; the rest is counted.
 const MAX_LISTED_PATHS: usize = 100;
@@ -37,7 +37,7 @@ pub(super) fn concerns_project(request: &UserRequest) -> bool {
     }
 }
 
-impl PermissionGates {
+impl OperationGates {
     /// The name of the request that asks for what `ctx` wants.
     pub(crate) fn request_name(&self, ctx: &Context) -> Result<PermissionId> {
         let named = ctx.request.as_ref().and_then(|name| format!("per_{name}").parse().ok());

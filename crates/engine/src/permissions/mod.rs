@@ -15,7 +15,7 @@ pub use ask::{PermissionOutcome, PermissionQuery, ReplyReport, ResumedTurn};
 pub(crate) use assembly::assemble;
 pub use configured_rules::RuleSettings;
 pub use error::PermissionError;
-pub use gate::PermissionGates;
+pub use gate::OperationGates;
 pub use gate::{GateDecision, GateRefusal};
 pub use rules::PermissionRules;
 pub use rules::{BaseRules, EffectiveRules};

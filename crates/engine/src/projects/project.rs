@@ -14,7 +14,7 @@ use turnstone_store::{Context, Store};
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
-use crate::permissions::PermissionGates;
+use crate::permissions::OperationGates;
 use crate::projects::project_records::ProjectRecords;
 use crate::projects::repository::Repositories;
 use crate::projects::session_adoption::SessionAdoption;
@@ -76,7 +76,7 @@ pub struct Projects {
     pub(crate) repositories: Repositories,
     pub(crate) adoption: SessionAdoption,
     pub(crate) worktrees: Worktrees,
-    pub(crate) gates: PermissionGates,
+    pub(crate) gates: OperationGates,
     pub(crate) data: PathBuf,
 }
 

@@ -265,7 +265,7 @@ impl Projects {
     ///
     /// # Errors
     ///
-    /// As [`crate::PermissionGates::require`] and [`turnstone_store::Store::delete_session`].
+    /// As [`crate::OperationGates::require`] and [`turnstone_store::Store::delete_session`].
     pub fn delete_session(&self, ctx: &Context, session: &SessionId) -> Result<DeletionReport> {
         let ctx = self.gates.require_delete(ctx, session)?;
         Ok(self.store.delete_session(&ctx, session)?)

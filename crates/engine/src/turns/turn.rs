@@ -6,7 +6,7 @@ use turnstone_core::id::{MessageId, SessionId, TurnId};
 use turnstone_core::model::{Message, MessageFailure, Part, Session};
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    CloseChangeSet, Context, EndTurn, Lease, LeaseTakeover, NewTurn, Store, StoreError,
+    CloseChangeSet, Context, EndTurn, Lease, LeaseTakeoverPolicy, NewTurn, Store, StoreError,
     TurnEndOutcome, Tx,
 };
 
@@ -88,7 +88,7 @@ impl TurnLifecycle {
         let id = self.id_generator.new_turn_id(ctx.now)?;
         let new = NewTurn { id: id.clone(), message: prompt.message, parts: prompt.parts };
         let (name, turn) = (session.clone(), id.clone());
-        let request = self.store.leases().request(&session, LeaseTakeover::IfDead)?;
+        let request = self.store.leases().request(&session, LeaseTakeoverPolicy::IfDead)?;
         let write = move |tx: &Tx<'_>| {
             if let Some(session) = &created {
                 tx.sessions().create(session)?;
@@ -111,7 +111,7 @@ impl TurnLifecycle {
         id: &TurnId,
         begin: impl Fn(&Tx<'_>) -> Result<(), StoreError> + Send + 'static,
     ) -> Result<Turn> {
-        let request = self.store.leases().request(session, LeaseTakeover::IfDead)?;
+        let request = self.store.leases().request(session, LeaseTakeoverPolicy::IfDead)?;
         let write = move |tx: &Tx<'_>| tx.leases().run_leased(&request, &begin);
         let (lease, ()) = self.store.write(ctx, write).wait()?;
         Ok(Turn { session: session.clone(), id: id.clone(), lease })

@@ -1,7 +1,7 @@
 //! Leases of turns whose driver is outside of this process.
 
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_store::{Context, LeaseTakeover, StoreError};
+use turnstone_store::{Context, LeaseTakeoverPolicy, StoreError};
 
 use super::Turns;
 use super::turn::Turn;
@@ -14,7 +14,7 @@ impl Turns {
     ///
     /// [`StoreError::NoSession`].
     pub fn claim(&self, ctx: &Context, session: &SessionId, turn: &TurnId) -> Result<Option<Turn>> {
-        match self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead) {
+        match self.store.leases().acquire(ctx, session, LeaseTakeoverPolicy::IfDead) {
             Ok(lease) => Ok(Some(Turn { session: session.clone(), id: turn.clone(), lease })),
             Err(StoreError::Busy(_)) => Ok(None),
             Err(error) => Err(error.into()),

@@ -4,7 +4,7 @@ use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::time::SessionSeq;
 use turnstone_engine::{
-    EngineError, OperationReport, SessionPoint, UndoOptions, UndoPlan, UndoScope, UndoTarget,
+    EngineError, OperationReport, SessionPoint, UndoAspect, UndoOptions, UndoPlan, UndoTarget,
 };
 use turnstone_store::StoreError;
 
@@ -190,9 +190,9 @@ fn jump_scope_files_or_conversation() {
         case.engine.history().apply(&ctx(), &plan).expect("applied");
         (case.read("f").is_some(), case.head(&session).is_some())
     };
-    assert_eq!(go(UndoScope::Files), (false, false));
+    assert_eq!(go(UndoAspect::Files), (false, false));
     case.engine.history().reverts().unrevert(&ctx(), &session).expect("reads");
-    assert_eq!(go(UndoScope::Conversation), (false, true));
+    assert_eq!(go(UndoAspect::Conversation), (false, true));
 }
 
 /// Proves R45.

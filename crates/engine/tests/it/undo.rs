@@ -4,7 +4,7 @@ use crate::engine_fixture::{EngineFixture, ctx};
 use turnstone_core::change::Evidence;
 use turnstone_core::operation::SessionHead;
 use turnstone_core::rel_path::RelPath;
-use turnstone_engine::{EngineError, UndoOptions, UndoScope, UndoTarget};
+use turnstone_engine::{EngineError, UndoAspect, UndoOptions, UndoTarget};
 use turnstone_store::StoreError;
 
 const TEN: &str = "1\n2\n3\n4\n5\n6\n7\n8\n9\n10\n";
@@ -219,13 +219,13 @@ fn undo_can_select_paths_and_scope() {
         case.engine.history().apply(&ctx(), &plan).expect("applied")
     };
     undo(&UndoOptions {
-        scope: UndoScope::Files,
+        scope: UndoAspect::Files,
         paths: vec![path("a")],
         ..UndoOptions::default()
     });
     assert_eq!((case.read("a"), case.read("b").as_deref()), (None, Some("b")));
     assert_eq!(head(&case, &session), None);
-    undo(&UndoOptions { scope: UndoScope::Conversation, ..UndoOptions::default() });
+    undo(&UndoOptions { scope: UndoAspect::Conversation, ..UndoOptions::default() });
     assert_eq!(case.read("b").as_deref(), Some("b"));
     assert!(head(&case, &session).is_some());
 }

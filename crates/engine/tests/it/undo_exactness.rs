@@ -5,7 +5,7 @@ use serde_json::json;
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::operation::{HeadTarget, OperationKind};
 use turnstone_engine::{
-    EngineError, OperationReport, SessionPoint, UndoOptions, UndoScope, UndoTarget,
+    EngineError, OperationReport, SessionPoint, UndoAspect, UndoOptions, UndoTarget,
 };
 use turnstone_store::{FinishedOperation, NewOperation, Tx};
 
@@ -128,7 +128,7 @@ fn undo_without_effect_keeps_the_head() {
     assert_eq!(operations.len(), 1, "it is recorded");
 
     // Whoever wants the conversation alone says so.
-    let options = UndoOptions { scope: UndoScope::Conversation, ..UndoOptions::default() };
+    let options = UndoOptions { scope: UndoAspect::Conversation, ..UndoOptions::default() };
     let plan = case
         .engine
         .history()

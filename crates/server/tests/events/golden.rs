@@ -9,7 +9,7 @@ use turnstone_core::model::{Message, Part, Project};
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_core::wire::{self, ParseMode};
-use turnstone_store::{Context, EndTurn, Lease, LeaseTakeover, NewTurn, SyncBody};
+use turnstone_store::{Context, EndTurn, Lease, LeaseTakeoverPolicy, NewTurn, SyncBody};
 
 use crate::scripted_session::{ReceivedFrame, at, frame, write};
 use crate::support::ServerFixture;
@@ -83,7 +83,7 @@ impl RecordingPlayer<'_> {
         let store = self.house.engine().store();
         let lease = store
             .leases()
-            .acquire(&self.ctx(), &self.session, LeaseTakeover::IfDead)
+            .acquire(&self.ctx(), &self.session, LeaseTakeoverPolicy::IfDead)
             .expect("a lease");
         self.lease = Some(lease);
         let new = NewTurn { id: "trn_golden".parse().expect("an id"), message, parts: vec![part] };

@@ -9,7 +9,8 @@ use turnstone_core::id::SessionId;
 use turnstone_core::model::SessionStatus;
 use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_store::{
-    Actor, Context, DataLayout, LeaseTakeover, Options, SessionFilter, Store, StoreError, diagnose,
+    Actor, Context, DataLayout, LeaseTakeoverPolicy, Options, SessionFilter, Store, StoreError,
+    diagnose,
 };
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -138,7 +139,7 @@ fn assert_no_stuck_sessions(store: &Store, ctx: &Context) -> Fallible {
     let page = store.read(ctx, |r| r.sessions().list(&filter, None, 1000))?;
     for row in page.items {
         let id: SessionId = row.session.id;
-        let held = match store.leases().acquire(ctx, &id, LeaseTakeover::IfDead) {
+        let held = match store.leases().acquire(ctx, &id, LeaseTakeoverPolicy::IfDead) {
             Ok(lease) => {
                 store.leases().release(ctx, &lease)?;
                 false

@@ -9,7 +9,7 @@ use turnstone_core::id::SessionId;
 use turnstone_core::model::SessionStatus;
 use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_core::turn::TurnState;
-use turnstone_store::{DataLayout, LeaseTakeover, Options, Store, StoreError};
+use turnstone_store::{DataLayout, LeaseTakeoverPolicy, Options, Store, StoreError};
 use turnstone_testkit::crash::KillableProgram;
 use turnstone_testkit::fixture::TempDataDir;
 
@@ -34,14 +34,14 @@ fn lease_is_busy_while_holder_lives_and_free_after_death() -> Fallible {
     let (store, ctx) = (open(data.path())?, context()?);
     assert!(store.turn_recovery().interrupted.is_empty(), "its owner lives");
     assert!(matches!(
-        store.leases().acquire(&ctx, &id, LeaseTakeover::IfDead),
+        store.leases().acquire(&ctx, &id, LeaseTakeoverPolicy::IfDead),
         Err(StoreError::Busy(_))
     ));
     // R27: a clock that jumps an hour either way changes nothing.
     for now in [EpochMillis(0), EpochMillis(ctx.now.0 + 3_600_000)] {
         let moved = ctx.clone().at_time(now);
         assert!(matches!(
-            store.leases().acquire(&moved, &id, LeaseTakeover::IfDead),
+            store.leases().acquire(&moved, &id, LeaseTakeoverPolicy::IfDead),
             Err(StoreError::Busy(_))
         ));
         assert!(store.recover_turns(&moved)?.interrupted.is_empty());
@@ -53,7 +53,7 @@ fn lease_is_busy_while_holder_lives_and_free_after_death() -> Fallible {
     assert!(store.recover_turns(&ctx)?.interrupted.is_empty(), "a second sweep finds nothing");
     let turns = store.read(&ctx, |r| r.turns().list(&id))?;
     assert_eq!(turns[0].state, TurnState::Interrupted);
-    store.leases().acquire(&ctx, &id, LeaseTakeover::IfDead)?;
+    store.leases().acquire(&ctx, &id, LeaseTakeoverPolicy::IfDead)?;
     Ok(())
 }
 
@@ -69,10 +69,10 @@ fn suspended_owner_is_fenced_after_takeover() -> Fallible {
     let (store, ctx) = (open(data.path())?, context()?);
     // Stopped is not dead: only force takes the session over.
     assert!(matches!(
-        store.leases().acquire(&ctx, &id, LeaseTakeover::IfDead),
+        store.leases().acquire(&ctx, &id, LeaseTakeoverPolicy::IfDead),
         Err(StoreError::Busy(_))
     ));
-    let lease = store.leases().acquire(&ctx, &id, LeaseTakeover::Force)?;
+    let lease = store.leases().acquire(&ctx, &id, LeaseTakeoverPolicy::Force)?;
     let before = store.read(&ctx, |r| r.sessions().seq(&id))?;
     victim.resume()?;
     pipe.write_all(b"write\n")?;

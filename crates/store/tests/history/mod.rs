@@ -10,7 +10,7 @@ use turnstone_core::id::TurnId;
 use turnstone_core::model::PartBody;
 use turnstone_core::time::EpochMillis;
 use turnstone_store::{
-    Actor, Context, DataLayout, Lease, LeaseTakeover, Options, ReadTx, SessionFilter, Store,
+    Actor, Context, DataLayout, Lease, LeaseTakeoverPolicy, Options, ReadTx, SessionFilter, Store,
     StoreError,
 };
 
@@ -235,8 +235,11 @@ impl HistoryRunner {
                 .write(&world.ctx(), move |tx| tx.sessions().create(&session))
                 .wait()
                 .expect("new");
-            let lease =
-                world.store.leases().acquire(&world.ctx(), &session_id(s), LeaseTakeover::IfDead);
+            let lease = world.store.leases().acquire(
+                &world.ctx(),
+                &session_id(s),
+                LeaseTakeoverPolicy::IfDead,
+            );
             world.leases.push(lease.expect("lease"));
             world.turns.push(None);
         }

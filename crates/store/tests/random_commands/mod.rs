@@ -9,7 +9,7 @@ use turnstone_core::permission::{PermissionRule, RuleAction};
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    Context, EndTurn, LeaseTakeover, NewTurn, PromptDelivery, Result, ShareRecord, Store,
+    Context, EndTurn, LeaseTakeoverPolicy, NewTurn, PromptDelivery, Result, ShareRecord, Store,
     StoreError, Tx, WriteOutcome,
 };
 
@@ -111,7 +111,7 @@ fn ignore_outcome(changed: Result<WriteOutcome>) -> Result<()> {
 
 /// Every other command is made by the holder of the lease.
 fn leased(store: &Store, ctx: &Context, session: &str) -> Context {
-    match store.leases().acquire(ctx, &sid(session), LeaseTakeover::IfDead) {
+    match store.leases().acquire(ctx, &sid(session), LeaseTakeoverPolicy::IfDead) {
         Ok(lease) => ctx.clone().with_lease(&lease),
         Err(_) => ctx.clone(),
     }

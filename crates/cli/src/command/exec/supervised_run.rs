@@ -11,7 +11,7 @@ use turnstone_core::id::SessionId;
 use turnstone_engine::{CommandExecution, Engine, EngineError, ExecutionResult};
 use turnstone_process::{
     AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, ForegroundSignals, OutputLimits,
-    OutputRecorder, StartError, SupervisorProgram, UserTerminal,
+    OutputRecorder, StartError, StdioTerminal, SupervisorProgram,
 };
 use turnstone_server::PASSWORD_VARIABLES;
 use turnstone_store::Context;
@@ -129,7 +129,7 @@ fn start_and_wait(
     spill: PathBuf,
 ) -> Result<ExecutionResult, ExecStartError> {
     let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    let terminal = UserTerminal::find(&stdin, &stdout)?;
+    let terminal = StdioTerminal::find(&stdin, &stdout)?;
     let streams = match &terminal {
         Some(terminal) => CommandStdio::Terminal {
             size: terminal.size()?,

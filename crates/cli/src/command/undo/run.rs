@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use turnstone_core::model::Session;
 use turnstone_core::rel_path::RelPath;
-use turnstone_engine::{Engine, SnapshotAccess, UndoOptions, UndoPlan, UndoScope, UndoTarget};
+use turnstone_engine::{Engine, SnapshotAccess, UndoAspect, UndoOptions, UndoPlan, UndoTarget};
 use turnstone_store::Context;
 
 use super::undo_report;
@@ -151,9 +151,9 @@ fn resolve_target(
         turns.push(session_lookup::resolve_turn(app, engine, ctx, wanted, prefix)?);
     }
     let scope = match (args.files, args.conversation) {
-        (true, _) => UndoScope::Files,
-        (false, true) => UndoScope::Conversation,
-        (false, false) => UndoScope::Both,
+        (true, _) => UndoAspect::Files,
+        (false, true) => UndoAspect::Conversation,
+        (false, false) => UndoAspect::Both,
     };
     let options = |also| UndoOptions {
         scope,

@@ -17,7 +17,7 @@ use turnstone_core::session_naming;
 use turnstone_core::turn::{TurnOutcome, TurnState};
 use turnstone_core::wire::part_usage;
 use turnstone_store::{
-    CloseChangeSet, Context, CopyChangeSet, EndTurn, FinishedOperation, LeaseTakeover,
+    CloseChangeSet, Context, CopyChangeSet, EndTurn, FinishedOperation, LeaseTakeoverPolicy,
     NewChangeSet, NewOperation, NewPart, NewTurn, Store, StoreError, TurnRow, Tx,
 };
 
@@ -93,7 +93,7 @@ impl SessionCopies {
         fail::fail_point!("engine::fork_begun", |_| {
             Err(std::io::Error::other("failpoint").into())
         });
-        let lease = self.store.leases().acquire(ctx, &whole.id, LeaseTakeover::IfDead)?;
+        let lease = self.store.leases().acquire(ctx, &whole.id, LeaseTakeoverPolicy::IfDead)?;
         self.write_rows(&ctx.clone().with_lease(&lease), copy)?;
         self.copy_expiry(ctx, copy)?;
         self.store.leases().release(ctx, &lease)?;

@@ -22,7 +22,7 @@ use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
 use crate::history::session_branch::SessionBranches;
 use crate::history::session_changes::SessionChanges;
-use crate::permissions::PermissionGates;
+use crate::permissions::OperationGates;
 
 /// What a plan needs and has expired.
 enum ExpiredRequirement {
@@ -35,7 +35,7 @@ enum ExpiredRequirement {
 pub(crate) struct OperationRunner {
     pub(crate) store: Arc<Store>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
-    pub(crate) gates: PermissionGates,
+    pub(crate) gates: OperationGates,
     pub(crate) changes: SessionChanges,
     pub(crate) branches: SessionBranches,
 }

@@ -27,5 +27,5 @@ pub(crate) use selection::{UndoSelection, is_within_turn, list_descendants};
 pub(crate) use types::IMPORTED_REASON;
 pub use types::{
     ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport, TimelineSwitch,
-    UndoOptions, UndoPlan, UndoScope, UndoTarget,
+    UndoAspect, UndoOptions, UndoPlan, UndoTarget,
 };

@@ -15,7 +15,7 @@ use turnstone_core::time::LogCursor;
 use turnstone_store::{ChangeSetRow, Context, OperationRow, ReadTx, Store, StoreError, TurnRow};
 
 use super::operation_json::{decode_other_turns, decode_turns, is_without_effect};
-use super::types::{TimelineSwitch, UndoOptions, UndoScope, UndoTarget};
+use super::types::{TimelineSwitch, UndoAspect, UndoOptions, UndoTarget};
 use crate::error::{EngineError, Result};
 use crate::history::session_changes::SessionChanges;
 use crate::history::timeline::Timeline;
@@ -83,10 +83,10 @@ impl UndoSelection {
         let is_visible = visible.iter().any(|turn| turn.id == first.id);
         let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
         let head = match scope {
-            UndoScope::Both | UndoScope::Conversation if is_tail && is_visible && is_whole => {
+            UndoAspect::Both | UndoAspect::Conversation if is_tail && is_visible && is_whole => {
                 HeadTarget::To(SessionHead { message: first.message.clone(), part: None })
             }
-            UndoScope::Both | UndoScope::Conversation | UndoScope::Files => HeadTarget::Stay,
+            UndoAspect::Both | UndoAspect::Conversation | UndoAspect::Files => HeadTarget::Stay,
         };
         let mut changes = self.select_change_sets(ctx, session, &chosen, &also, scope)?;
         changes.retain(|selected| is_selected(&line, which, &selected.row));
@@ -94,10 +94,12 @@ impl UndoSelection {
             selected.wanted = UndoExtent::All;
         }
         let side_effects = match scope {
-            UndoScope::Both | UndoScope::Conversation if is_whole => {
+            UndoAspect::Both | UndoAspect::Conversation if is_whole => {
                 self.find_side_effects(ctx, session, &chosen, StepDirection::Undo)?
             }
-            UndoScope::Both | UndoScope::Conversation | UndoScope::Files => SideEffects::default(),
+            UndoAspect::Both | UndoAspect::Conversation | UndoAspect::Files => {
+                SideEffects::default()
+            }
         };
         let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
         Ok(OperationSelection {
@@ -148,7 +150,7 @@ impl UndoSelection {
         let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
         let brought = is_whole && hidden.iter().any(|turn| is_chosen(&turn));
         let head = match (scope, brought, next) {
-            (UndoScope::Files, ..) | (_, false, _) => HeadTarget::Stay,
+            (UndoAspect::Files, ..) | (_, false, _) => HeadTarget::Stay,
             (_, true, None) => HeadTarget::Tip,
             (_, true, Some(next)) => {
                 HeadTarget::To(SessionHead { message: next.message.clone(), part: None })
@@ -239,9 +241,9 @@ impl UndoSelection {
         session: &SessionId,
         turns: &[&TurnRow],
         also: &[(SessionId, TurnId)],
-        scope: UndoScope,
+        scope: UndoAspect,
     ) -> Result<Vec<SelectedChangeSet>> {
-        if scope == UndoScope::Conversation {
+        if scope == UndoAspect::Conversation {
             return Ok(Vec::new());
         }
         let mut all = self.changes.of_turns(ctx, session, turns)?;

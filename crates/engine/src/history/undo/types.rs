@@ -41,7 +41,7 @@ pub struct TimelineSwitch {
 
 /// What part of a turn is undone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum UndoScope {
+pub enum UndoAspect {
     /// Its files and its place in the conversation.
     #[default]
     Both,
@@ -55,7 +55,7 @@ pub enum UndoScope {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UndoOptions {
     /// What is undone.
-    pub scope: UndoScope,
+    pub scope: UndoAspect,
     /// Only changes the tool declared before it wrote (R2).
     pub named_only: bool,
     /// Only these paths, and what lies below them; empty: all.

@@ -57,7 +57,7 @@ impl Forgets {
     ///
     /// # Errors
     ///
-    /// As [`crate::PermissionGates::require`].
+    /// As [`crate::OperationGates::require`].
     pub fn require_permission(&self, ctx: &Context, plan: &ForgetPlan) -> Result<()> {
         // The pattern as it was given, and every path it names: a wildcard opens nothing.
         let named = plan.patterns.iter().chain(&plan.paths);

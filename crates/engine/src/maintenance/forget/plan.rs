@@ -15,7 +15,7 @@ use crate::captures::session_coverage::change_root_of;
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
-use crate::permissions::PermissionGates;
+use crate::permissions::OperationGates;
 
 /// Shorter lines are too common to be a secret.
 const MIN_LINE_BYTES: usize = 8;
@@ -70,7 +70,7 @@ pub struct Forgets {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
-    pub(crate) gates: PermissionGates,
+    pub(crate) gates: OperationGates,
     pub(crate) data: PathBuf,
 }
 

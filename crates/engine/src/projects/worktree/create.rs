@@ -16,7 +16,7 @@ use super::name::slugify;
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
-use crate::permissions::PermissionGates;
+use crate::permissions::OperationGates;
 use crate::projects::project_records::ProjectRecords;
 use crate::projects::repository::Repositories;
 
@@ -73,7 +73,7 @@ pub struct Worktrees {
     pub(crate) snapshots: Arc<SnapshotHandles>,
     pub(crate) records: ProjectRecords,
     pub(crate) repositories: Repositories,
-    pub(crate) gates: PermissionGates,
+    pub(crate) gates: OperationGates,
     pub(crate) folder: PathBuf,
 }
 

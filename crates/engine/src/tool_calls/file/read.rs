@@ -45,13 +45,13 @@ pub struct FileReadResult {
 }
 
 /// A file of a session's root.
-pub(super) struct ProjectFile {
+pub(super) struct LocatedFile {
     pub(super) handle: Arc<SnapshotHandle>,
     pub(super) relative: RelPath,
     pub(super) real: PathBuf,
 }
 
-impl ProjectFile {
+impl LocatedFile {
     pub(super) fn read_state(&self) -> Result<PathState, FileError> {
         let seen = self.handle.reader().read_path(&self.relative)?;
         match seen.image.uncovered_reason() {
@@ -131,7 +131,7 @@ impl ToolCalls {
         ctx: &Context,
         session: &Session,
         path: &Path,
-    ) -> Result<ProjectFile, FileError> {
+    ) -> Result<LocatedFile, FileError> {
         let directory = Path::new(&session.directory);
         let outside = || FileError::Outside { path: directory.join(path) };
         let handle = match self.snapshots.access(session, ctx.now)? {
@@ -144,7 +144,7 @@ impl ToolCalls {
         match locate_path(&handle, directory, path)? {
             PathLocation::Inside { path: inside, .. } => {
                 let real = handle.location().root.join(OsStr::from_bytes(inside.as_bytes()));
-                Ok(ProjectFile { handle, relative: inside, real })
+                Ok(LocatedFile { handle, relative: inside, real })
             }
             PathLocation::Outside => Err(outside()),
         }

@@ -9,7 +9,7 @@ use turnstone_store::Context;
 
 use super::error::FileError;
 use super::lock::{FileLock, lock_files};
-use super::read::{FileStamp, ProjectFile, make_stamp};
+use super::read::{FileStamp, LocatedFile, make_stamp};
 use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls};
 use crate::turns::turn::Turn;
 
@@ -47,7 +47,7 @@ pub struct FileWriteReport {
 
 /// A file between compare and swap.
 struct CheckedWrite {
-    placed: ProjectFile,
+    placed: LocatedFile,
     seen: PathState,
     read: FileStamp,
 }
@@ -122,7 +122,7 @@ impl ToolCalls {
         &self,
         ctx: &Context,
         turn: &Turn,
-        placed: ProjectFile,
+        placed: LocatedFile,
         expected: &WritePrecondition,
     ) -> Result<CheckedWrite, FileError> {
         let seen = placed.read_state()?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_store::{Context, LeaseTakeover, Store, StoreError};
+use turnstone_store::{Context, LeaseTakeoverPolicy, Store, StoreError};
 
 use crate::error::{EngineError, Result};
 use crate::history::session_recovery::SessionRecovery;
@@ -56,7 +56,7 @@ impl Aborts {
         if self.store.leases().is_held(ctx, session)? {
             return Ok(AbortOutcome::Requested(id));
         }
-        let lease = self.store.leases().acquire(ctx, session, LeaseTakeover::IfDead)?;
+        let lease = self.store.leases().acquire(ctx, session, LeaseTakeoverPolicy::IfDead)?;
         let turn = Turn { session: session.clone(), id: id.clone(), lease };
         self.lifecycle.abort(ctx, &turn)?;
         Ok(AbortOutcome::Ended(id))

@@ -123,7 +123,7 @@ struct ToolStateV2 {
     #[serde(skip_serializing_if = "Option::is_none")]
     structured: Option<StoredJson>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    content: Option<Vec<ToolOutput>>,
+    content: Option<Vec<ToolOutputV2>>,
     status: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     error: Option<AnswerError>,
@@ -131,7 +131,7 @@ struct ToolStateV2 {
 
 /// An output of a tool call.
 #[derive(Serialize)]
-struct ToolOutput {
+struct ToolOutputV2 {
     #[serde(rename = "type")]
     kind: &'static str,
     text: String,
@@ -247,7 +247,7 @@ fn tool_state(state: &StoredJson) -> ToolStateV2 {
     };
     let status = state.0["status"].as_str().unwrap_or("pending");
     let output = state.0["output"].as_str();
-    let output = output.map(|text| vec![ToolOutput { kind: "text", text: text.to_owned() }]);
+    let output = output.map(|text| vec![ToolOutputV2 { kind: "text", text: text.to_owned() }]);
     let (input, structured, content) = match status {
         "pending" => (StoredJson(state.0["raw"].as_str().unwrap_or_default().into()), None, output),
         _ => (table("input"), Some(table("metadata")), Some(output.unwrap_or_default())),

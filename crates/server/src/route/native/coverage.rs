@@ -4,7 +4,7 @@ use axum::Router;
 use axum::routing::get;
 use serde::Serialize;
 use turnstone_engine::{
-    ContendedPath, EngineError, SessionCoverage, UndoOptions, UndoScope, UndoTarget,
+    ContendedPath, EngineError, SessionCoverage, UndoAspect, UndoOptions, UndoTarget,
 };
 
 use super::seq_stamped::{SeqStamped, stamp_seq};
@@ -70,7 +70,8 @@ async fn contended(request: SessionRequest) -> Result<SeqStamped<Vec<ContendedPa
             let found = match turns.into_iter().find(|row| !row.hidden) {
                 None => Vec::new(),
                 Some(first) => {
-                    let options = UndoOptions { scope: UndoScope::Files, ..UndoOptions::default() };
+                    let options =
+                        UndoOptions { scope: UndoAspect::Files, ..UndoOptions::default() };
                     match app.engine().history().plan_undo(
                         ctx,
                         id,

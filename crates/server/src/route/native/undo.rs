@@ -8,7 +8,7 @@ use turnstone_core::id::{MessageId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::{LogCursor, SessionSeq};
 use turnstone_engine::{
-    EngineError, History, OperationReport, SessionPoint, UndoOptions, UndoPlan, UndoScope,
+    EngineError, History, OperationReport, SessionPoint, UndoAspect, UndoOptions, UndoPlan,
     UndoTarget, decode_report,
 };
 use turnstone_store::Context;
@@ -119,9 +119,9 @@ impl UndoRequest {
     fn options(&self) -> UndoOptions {
         UndoOptions {
             scope: match self.scope {
-                RequestedScope::Both => UndoScope::Both,
-                RequestedScope::Files => UndoScope::Files,
-                RequestedScope::Conversation => UndoScope::Conversation,
+                RequestedScope::Both => UndoAspect::Both,
+                RequestedScope::Files => UndoAspect::Files,
+                RequestedScope::Conversation => UndoAspect::Conversation,
             },
             named_only: self.named_only,
             paths: self.paths.clone(),
