@@ -3,7 +3,7 @@
 //
 //   scripts/derive-openapi.mjs RECORDED
 //
-// Kept: paths, parameters, schemas. Left out: every sentence of the other project. Written anew: what an
+// Kept: paths, parameters, schemas. Left out: every sentence of the other project. Rewritten: what an
 // error looks like here, which routes are not offered, and what our ids are made of.
 import { readFileSync, writeFileSync } from "node:fs";
 

@@ -37,7 +37,7 @@ impl Actor {
     /// Names that no client may take.
     pub const RESERVED: [&'static str; 2] = ["turnstone", Self::IMPORT];
 
-    /// The actor of the store's own upkeep.
+    /// The actor of the store's own maintenance.
     #[must_use]
     pub fn system() -> Self {
         Self("turnstone".to_owned())
@@ -84,7 +84,7 @@ impl Context {
         }
     }
 
-    /// The context of the store's own upkeep.
+    /// The context of the store's own maintenance.
     #[must_use]
     pub fn system(now: EpochMillis) -> Self {
         Self::new(Actor::system(), now)
@@ -111,7 +111,7 @@ impl Context {
         Self { expected_seq: None, ..self.clone() }
     }
 
-    /// The same context for upkeep on the way: neither what the caller relies on nor its key are
+    /// The same context for maintenance in between: neither what the caller relies on nor its key are
     /// about that.
     #[must_use]
     pub fn without_preconditions(&self) -> Self {

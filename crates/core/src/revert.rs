@@ -64,9 +64,9 @@ pub fn merge_todos<'t, T: PartialEq>(there: &'t [T], here: &[T], now: &[T]) -> O
 mod tests {
     use super::*;
 
-    type Said = (MessageId, bool, Vec<(PartId, String)>);
+    type OwnedOutline = (MessageId, bool, Vec<(PartId, String)>);
 
-    fn said(id: &str, is_user: bool, parts: &[(&str, &str)]) -> Said {
+    fn outline(id: &str, is_user: bool, parts: &[(&str, &str)]) -> OwnedOutline {
         let part = |(id, kind): &(&str, &str)| {
             (format!("prt_{id}").parse().expect("an id"), (*kind).to_owned())
         };
@@ -74,26 +74,26 @@ mod tests {
     }
 
     /// Two turns; ids are not in the order of time.
-    fn session() -> Vec<Said> {
+    fn session() -> Vec<OwnedOutline> {
         vec![
-            said("z", true, &[("z1", "text")]),
-            said("y", false, &[("y1", "step-start"), ("y2", "tool"), ("y3", "text")]),
-            said("b", true, &[("b1", "text"), ("b2", "file")]),
-            said("a", false, &[("a1", "step-start"), ("a2", "tool")]),
-            said("empty", true, &[]),
+            outline("z", true, &[("z1", "text")]),
+            outline("y", false, &[("y1", "step-start"), ("y2", "tool"), ("y3", "text")]),
+            outline("b", true, &[("b1", "text"), ("b2", "file")]),
+            outline("a", false, &[("a1", "step-start"), ("a2", "tool")]),
+            outline("empty", true, &[]),
         ]
     }
 
     fn boundary(message: &str, part: Option<&str>) -> Option<(String, Option<String>)> {
         let all = session();
-        let spoken = all.iter().map(|(message, is_user, parts)| MessageOutline {
+        let outlines = all.iter().map(|(message, is_user, parts)| MessageOutline {
             message,
             is_user: *is_user,
             parts,
         });
         let part = part.map(|part| format!("prt_{part}").parse().expect("an id"));
         let message = format!("msg_{message}").parse().expect("an id");
-        let head = find_revert_boundary(spoken, &message, part.as_ref())?;
+        let head = find_revert_boundary(outlines, &message, part.as_ref())?;
         Some((head.message.to_string(), head.part.map(|part| part.to_string())))
     }
 

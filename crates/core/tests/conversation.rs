@@ -49,7 +49,7 @@ fn compaction(id: &str, tail: Option<&str>) -> ContextMessage {
 }
 
 /// An answer; `more` overwrites its fields.
-fn said(id: &str, parent: &str, more: &Value, parts: &[Value]) -> ContextMessage {
+fn answer(id: &str, parent: &str, more: &Value, parts: &[Value]) -> ContextMessage {
     let zero =
         json!({ "input": 0, "output": 0, "reasoning": 0, "cache": { "read": 0, "write": 0 } });
     let mut body = json!({
@@ -64,11 +64,11 @@ fn said(id: &str, parent: &str, more: &Value, parts: &[Value]) -> ContextMessage
 }
 
 fn assistant(id: &str, parent: &str) -> ContextMessage {
-    said(id, parent, &json!({ "finish": "stop" }), &[json!({ "type": "text", "text": id })])
+    answer(id, parent, &json!({ "finish": "stop" }), &[json!({ "type": "text", "text": id })])
 }
 
 fn summary(id: &str, parent: &str) -> ContextMessage {
-    said(id, parent, &json!({ "summary": true, "finish": "stop" }), &[])
+    answer(id, parent, &json!({ "summary": true, "finish": "stop" }), &[])
 }
 
 fn names<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> Vec<&'a str> {
@@ -76,16 +76,16 @@ fn names<'a>(messages: impl IntoIterator<Item = &'a ContextMessage>) -> Vec<&'a 
 }
 
 /// What is left of a conversation given in stream order.
-fn seen(messages: &[ContextMessage]) -> Vec<String> {
+fn visible_ids(messages: &[ContextMessage]) -> Vec<String> {
     let left = filter_compacted(messages.iter().rev().cloned());
     names(&left).into_iter().map(str::to_owned).collect()
 }
 
 #[test]
 fn uncompacted_context_keeps_all_in_order() {
-    assert_eq!(seen(&[]), Vec::<String>::new());
+    assert_eq!(visible_ids(&[]), Vec::<String>::new());
     let messages = [user("u1"), assistant("a1", "u1"), user("u2"), assistant("a2", "u2")];
-    assert_eq!(seen(&messages), ["u1", "a1", "u2", "a2"]);
+    assert_eq!(visible_ids(&messages), ["u1", "a1", "u2", "a2"]);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn compaction_cuts_and_keeps_its_request() {
         user("u2"),
         assistant("a2", "u2"),
     ];
-    assert_eq!(seen(&messages), ["c", "s", "u2", "a2"]);
+    assert_eq!(visible_ids(&messages), ["c", "s", "u2", "a2"]);
 }
 
 #[test]
@@ -115,18 +115,18 @@ fn incomplete_compaction_does_not_cut() {
     let failed = json!({ "summary": true, "finish": "error", "error": error });
     for incomplete in [
         assistant("s", "c"),
-        said("s", "c", &json!({ "summary": true }), &[]),
-        said("s", "c", &failed, &[]),
+        answer("s", "c", &json!({ "summary": true }), &[]),
+        answer("s", "c", &failed, &[]),
         summary("s", "other"),
     ] {
         let messages = [user("u1"), compaction("c", None), incomplete, user("u2")];
-        assert_eq!(seen(&messages), ["u1", "c", "s", "u2"]);
+        assert_eq!(visible_ids(&messages), ["u1", "c", "s", "u2"]);
     }
     let unanswered = [user("u1"), compaction("c", None)];
-    assert_eq!(seen(&unanswered), ["u1", "c"]);
+    assert_eq!(visible_ids(&unanswered), ["u1", "c"]);
     // A summary whose parent asked for no compaction cuts nothing.
     let strange = [user("u1"), user("u2"), summary("s", "u2")];
-    assert_eq!(seen(&strange), ["u1", "u2", "s"]);
+    assert_eq!(visible_ids(&strange), ["u1", "u2", "s"]);
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn tail_follows_summary() {
         user("u3"),
         assistant("a3", "u3"),
     ];
-    assert_eq!(seen(&messages), ["c", "s", "u2", "a2", "u3", "a3"]);
+    assert_eq!(visible_ids(&messages), ["c", "s", "u2", "a2", "u3", "a3"]);
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn tail_may_start_inside_a_turn() {
         compaction("c", Some("a2")),
         summary("s", "c"),
     ];
-    assert_eq!(seen(&messages), ["c", "s", "a2"]);
+    assert_eq!(visible_ids(&messages), ["c", "s", "a2"]);
 }
 
 #[test]
@@ -168,7 +168,7 @@ fn latest_compaction_wins() {
         summary("s2", "c2"),
         user("u3"),
     ];
-    assert_eq!(seen(&messages), ["c2", "s2", "u2", "a2", "u3"]);
+    assert_eq!(visible_ids(&messages), ["c2", "s2", "u2", "a2", "u3"]);
     // A tail that reaches back over an older compaction keeps it as it is.
     let over = [
         user("u1"),
@@ -178,22 +178,22 @@ fn latest_compaction_wins() {
         compaction("c2", Some("u1")),
         summary("s2", "c2"),
     ];
-    assert_eq!(seen(&over), ["c2", "s2", "u1", "c1", "s1", "u2"]);
+    assert_eq!(visible_ids(&over), ["c2", "s2", "u1", "c1", "s1", "u2"]);
 }
 
 #[test]
 fn failed_compaction_with_tail_hides_nothing() {
-    let failed = said("s", "c", &json!({ "summary": true }), &[]);
+    let failed = answer("s", "c", &json!({ "summary": true }), &[]);
     let messages = [user("u1"), user("u2"), compaction("c", Some("u2")), failed, user("u3")];
-    assert_eq!(seen(&messages), ["u1", "u2", "c", "s", "u3"]);
+    assert_eq!(visible_ids(&messages), ["u1", "u2", "c", "s", "u3"]);
 }
 
 #[test]
 fn missing_tail_hides_nothing() {
     let messages = [user("u1"), compaction("c", Some("gone")), summary("s", "c"), user("u2")];
-    assert_eq!(seen(&messages), ["u1", "c", "s", "u2"]);
+    assert_eq!(visible_ids(&messages), ["u1", "c", "s", "u2"]);
     let itself = [user("u1"), compaction("c", Some("c")), summary("s", "c"), user("u2")];
-    assert_eq!(seen(&itself), ["c", "s", "u2"]);
+    assert_eq!(visible_ids(&itself), ["c", "s", "u2"]);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn completed_compactions_are_found_by_position() {
         compaction("c1", None),
         summary("s1", "c1"),
         compaction("c2", None),
-        said("s2", "c2", &json!({ "summary": true }), &[]),
+        answer("s2", "c2", &json!({ "summary": true }), &[]),
     ];
     let found = completed_compactions(&messages);
     assert_eq!(found.iter().map(|c| (c.request, c.summary)).collect::<Vec<_>>(), [(1, 2)]);
@@ -304,8 +304,8 @@ fn call(tool: &str, tokens: usize) -> Value {
 
 /// Two turns after the calls, so that the calls may be pruned.
 fn with_calls(calls: &[Value]) -> Vec<ContextMessage> {
-    let calls = said("a0", "u0", &json!({}), calls);
-    let late = said("a2", "u2", &json!({}), &[call("bash", 90_000)]);
+    let calls = answer("a0", "u0", &json!({}), calls);
+    let late = answer("a2", "u2", &json!({}), &[call("bash", 90_000)]);
     vec![user("u0"), calls, user("u1"), assistant("a1", "u1"), user("u2"), late]
 }
 
@@ -333,7 +333,10 @@ fn nothing_is_pruned_below_minimum() {
 fn newest_two_turns_are_never_pruned() {
     let messages = with_calls(&[]);
     assert_eq!(pruned(&messages), Vec::<String>::new());
-    assert_eq!(pruned(&[user("u"), said("a", "u", &json!({}), &[call("bash", 90_000)])]), [""; 0]);
+    assert_eq!(
+        pruned(&[user("u"), answer("a", "u", &json!({}), &[call("bash", 90_000)])]),
+        [""; 0]
+    );
 }
 
 #[test]
@@ -346,7 +349,7 @@ fn skill_outputs_are_never_pruned() {
 #[test]
 fn pruning_stops_at_summary_or_pruned_output() {
     let mut messages =
-        vec![user("c"), said("s", "c", &json!({ "summary": true }), &[call("x", 90_000)])];
+        vec![user("c"), answer("s", "c", &json!({ "summary": true }), &[call("x", 90_000)])];
     messages.extend(with_calls(&[call("bash", 40_000)]));
     assert_eq!(pruned(&messages), Vec::<String>::new());
     let mut before = call("bash", 10);
@@ -357,7 +360,7 @@ fn pruning_stops_at_summary_or_pruned_output() {
 
 #[test]
 fn pruned_call_keeps_output_and_is_legal() {
-    let (_, parts) = said("a", "u", &json!({}), &[call("bash", 3)]);
+    let (_, parts) = answer("a", "u", &json!({}), &[call("bash", 3)]);
     let PartBody::Tool(tool) = &parts[0].body else { panic!("a tool part") };
     let marked = mark_compacted(&tool.state, EpochMillis(7)).expect("a completed call");
     assert!(turnstone_core::tool_state::check_transition(Some(&tool.state), &marked).is_ok());
@@ -458,7 +461,7 @@ fn compaction_tail_is_renamed_in_fork() {
     ];
     let copy = fork(&messages, Some("u3")).expect("a plan");
     // u1→f1, u2→f2, a2→f3, c→f4, s→f5
-    assert_eq!(seen(&copy), ["f4", "f5", "f2", "f3"]);
+    assert_eq!(visible_ids(&copy), ["f4", "f5", "f2", "f3"]);
 }
 
 #[test]
@@ -473,7 +476,7 @@ fn tail_outside_fork_is_dropped() {
 fn attachment_ids_are_copied_verbatim() {
     let mut with_file = call("read", 1);
     with_file["state"]["attachments"] = json!([{ "type": "file", "id": "prt_old", "messageID": "msg_a1", "mime": "x", "url": "y" }]);
-    let messages = [user("u1"), said("a1", "u1", &json!({}), &[with_file])];
+    let messages = [user("u1"), answer("a1", "u1", &json!({}), &[with_file])];
     let copy = fork(&messages, None).expect("a plan");
     assert_eq!(copy[1].1[0].body, messages[1].1[0].body);
 }
@@ -508,7 +511,7 @@ fn forked_session_is_root_with_origin() {
     assert_eq!(serde_json::to_value(session).expect("JSON"), expected);
 }
 
-fn taken(prompt: &str, after: &str) -> PromotedPrompt {
+fn promoted(prompt: &str, after: &str) -> PromotedPrompt {
     let id = |name: &str| format!("msg_{name}").parse().expect("an id");
     PromotedPrompt { message: id(prompt), after: Some(id(after)) }
 }
@@ -524,11 +527,11 @@ fn prompt_is_ordered_where_it_was_promoted() {
         |taken: &[PromotedPrompt]| names(&place_promoted_prompts(stream(), taken)).join(" ");
     assert_eq!(placed(&[]), "u1 q1 q2 a1 s a2 a3", "what came on its own stays");
     // Steered after the first answer; then the queue, one after the other.
-    let all = [taken("s", "a1"), taken("q1", "a2"), taken("q2", "a3")];
+    let all = [promoted("s", "a1"), promoted("q1", "a2"), promoted("q2", "a3")];
     assert_eq!(placed(&all), "u1 a1 s a2 q1 a3 q2");
-    let both = [taken("q2", "a2"), taken("q1", "a2")];
+    let both = [promoted("q2", "a2"), promoted("q1", "a2")];
     assert_eq!(placed(&both), "u1 a1 s a2 q2 q1 a3", "in the order they were taken up");
-    assert_eq!(placed(&[taken("q1", "older")]), "u1 q2 a1 s a2 a3", "read further back only");
+    assert_eq!(placed(&[promoted("q1", "older")]), "u1 q2 a1 s a2 a3", "read further back only");
 }
 
 /// W33: a prompt between the request of a compaction and its summary is read after both.
@@ -543,7 +546,7 @@ fn prompt_between_compaction_and_summary_is_kept() {
         user("u2"),
         summary("s", "c"),
     ];
-    let placed = place_promoted_prompts(stream, &[taken("u2", "s")]);
+    let placed = place_promoted_prompts(stream, &[promoted("u2", "s")]);
     let left = filter_compacted(placed.into_iter().rev());
     assert_eq!(names(&left).join(" "), "c s u1 a1 u2");
 }

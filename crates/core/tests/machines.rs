@@ -19,7 +19,7 @@ struct TurnObserver {
 }
 
 impl TurnObserver {
-    /// Takes in an event; false if it makes no sense.
+    /// Applies an event; false if it is invalid.
     fn observe(&mut self, event: TurnEvent) -> bool {
         match event {
             TurnEvent::Started if self.end.is_some() || self.asked => return false,

@@ -79,7 +79,7 @@ fn seen_by(target: &ModelTarget, entries: &[ContextMessage]) -> Value {
     serde_json::to_value(to_model_messages(entries, target)).expect("json")
 }
 
-fn seen(entries: &[ContextMessage]) -> Value {
+fn visible(entries: &[ContextMessage]) -> Value {
     seen_by(&same(), entries)
 }
 
@@ -95,9 +95,9 @@ fn result(output: &Value) -> Value {
 #[test]
 fn empty_messages_are_omitted() {
     let ignored = json!({ "type": "text", "text": "x", "ignored": true });
-    assert_eq!(seen(&[user(&[]), answer(None, &[])]), json!([]));
-    assert_eq!(seen(&[user(&[ignored, text("")])]), json!([]));
-    assert_eq!(seen(&[answer(None, &[step()])]), json!([]));
+    assert_eq!(visible(&[user(&[]), answer(None, &[])]), json!([]));
+    assert_eq!(visible(&[user(&[ignored, text("")])]), json!([]));
+    assert_eq!(visible(&[answer(None, &[step()])]), json!([]));
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn inlined_text_files_are_not_sent_twice() {
         file("image/png"),
     ];
     assert_eq!(
-        seen(&[user(&parts)]),
+        visible(&[user(&parts)]),
         json!([{ "role": "user", "content": [
             { "type": "text", "text": "hi" },
             { "type": "text", "text": "read" },
@@ -135,7 +135,7 @@ fn compactions_and_subtasks_become_notes() {
         json!({ "type": "subtask", "prompt": "p", "description": "d", "agent": "general" }),
     ];
     assert_eq!(
-        seen(&[user(&parts)]),
+        visible(&[user(&parts)]),
         json!([{ "role": "user", "content": [
             { "type": "text", "text": "What did we do so far?" },
             { "type": "text", "text": "The following tool was executed by the user" },
@@ -146,10 +146,10 @@ fn compactions_and_subtasks_become_notes() {
 #[test]
 fn failed_answer_is_dropped_unless_aborted_with_content() {
     let words = json!([{ "role": "assistant", "content": [{ "type": "text", "text": "a" }] }]);
-    assert_eq!(seen(&[answer(Some("APIError"), &[text("a")])]), json!([]));
-    assert_eq!(seen(&[answer(Some("MessageAbortedError"), &[text("a")])]), words);
+    assert_eq!(visible(&[answer(Some("APIError"), &[text("a")])]), json!([]));
+    assert_eq!(visible(&[answer(Some("MessageAbortedError"), &[text("a")])]), words);
     let thought = [step(), reasoning("r", false)];
-    assert_eq!(seen(&[answer(Some("MessageAbortedError"), &thought)]), json!([]));
+    assert_eq!(visible(&[answer(Some("MessageAbortedError"), &thought)]), json!([]));
 }
 
 #[test]
@@ -158,7 +158,7 @@ fn other_model_gets_reasoning_as_text() {
     let output = result(&json!({ "type": "text", "text": "out" }));
     let metadata = json!({ "anthropic": { "signature": "s" } });
     assert_eq!(
-        seen(std::slice::from_ref(&entry)),
+        visible(std::slice::from_ref(&entry)),
         json!([{ "role": "assistant", "content": [
             { "type": "reasoning", "text": "r", "metadata": metadata }, call()] }, output])
     );
@@ -177,14 +177,14 @@ fn pruned_output_is_replaced_and_files_dropped() {
     state["attachments"] = json!([{ "mime": "image/png", "url": "data:x" }]);
     state["time"]["compacted"] = json!(3);
     let cleared = result(&json!({ "type": "text", "text": "[Old tool result content cleared]" }));
-    let found = seen(&[answer(None, &[tool(&state)])]);
+    let found = visible(&[answer(None, &[tool(&state)])]);
     assert_eq!(found[1], cleared);
     assert_eq!(found.as_array().map(Vec::len), Some(2));
 }
 
 #[test]
 fn every_call_has_a_result() {
-    let of = |state: &Value| seen(&[answer(None, &[tool(state)])])[1].clone();
+    let of = |state: &Value| visible(&[answer(None, &[tool(state)])])[1].clone();
     let input = json!({ "command": "ls" });
     let pending = json!({ "status": "pending", "input": input, "raw": "" });
     let running = json!({ "status": "running", "input": input, "time": { "start": 1 } });
@@ -211,7 +211,7 @@ fn media_outside_results_get_their_own_message() {
         json!({ "mime": "image/png", "url": "data:x" }),
         json!({ "mime": "text/csv", "url": "data:y" }),
     );
-    let apart = seen(std::slice::from_ref(&entry));
+    let apart = visible(std::slice::from_ref(&entry));
     assert_eq!(apart[1], result(&json!({ "type": "text", "text": "out", "files": [csv] })));
     assert_eq!(
         apart[2],
@@ -228,7 +228,7 @@ fn media_outside_results_get_their_own_message() {
 #[test]
 fn answer_is_split_at_step_start() {
     let parts = [step(), text("a"), tool(&completed("out")), step(), text("b")];
-    let found = seen(&[answer(None, &parts)]);
+    let found = visible(&[answer(None, &parts)]);
     assert_eq!(
         found,
         json!([
@@ -242,7 +242,7 @@ fn answer_is_split_at_step_start() {
 #[test]
 fn empty_text_becomes_space_between_signed_reasoning() {
     let texts = |parts: &[Value]| {
-        let found = seen(&[answer(None, parts)]);
+        let found = visible(&[answer(None, parts)]);
         let content = found[0]["content"].as_array().cloned().unwrap_or_default();
         let is_text = |piece: &&Value| piece["type"] == "text";
         content.iter().filter(is_text).map(|piece| piece["text"].clone()).collect::<Vec<_>>()
@@ -255,7 +255,7 @@ fn empty_text_becomes_space_between_signed_reasoning() {
 /// W2: what a crash left never reaches a model as an empty message.
 #[test]
 fn empty_answer_after_crash_is_not_sent() {
-    assert_eq!(seen(&[answer(None, &[step(), text("")])]), json!([]));
+    assert_eq!(visible(&[answer(None, &[step(), text("")])]), json!([]));
 }
 
 #[test]
@@ -265,7 +265,7 @@ fn outputs_are_truncated_and_sizes_match_json() {
     let text = "äöü\n[Tool output truncated for compaction: omitted 2 chars]";
     let found = seen_by(&cut, std::slice::from_ref(&entry));
     assert_eq!(found[1], result(&json!({ "type": "text", "text": text })));
-    let json = seen(std::slice::from_ref(&entry)).to_string();
+    let json = visible(std::slice::from_ref(&entry)).to_string();
     let size = estimate_model_tokens(&[entry], &same());
     assert!(size.abs_diff(json.len() as u64 / 4) <= 2, "{size} of {}", json.len());
     assert_eq!(estimate_model_tokens(&[], &same()), 1, "two brackets");

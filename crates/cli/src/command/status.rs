@@ -100,11 +100,11 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
 fn check_undo_availability(app: &CliApp, directory: &Path) -> UndoAvailability {
     let here = || directory.to_string_lossy().into_owned();
     match open_existing_store(app, directory) {
-        Ok(vault) => UndoAvailability {
-            root: vault.location().root.to_string_lossy().into_owned(),
+        Ok(handle) => UndoAvailability {
+            root: handle.location().root.to_string_lossy().into_owned(),
             refused: None,
-            store_owner: (!vault.is_owner()).then(|| vault.owner_description()),
-            store: Some(vault.location().id.to_string()),
+            store_owner: (!handle.is_owner()).then(|| handle.owner_description()),
+            store: Some(handle.location().id.to_string()),
         },
         Err(CliError::Snapshot(SnapshotError::Untracked(_))) => {
             UndoAvailability { root: here(), refused: None, store_owner: None, store: None }

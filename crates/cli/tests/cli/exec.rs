@@ -116,7 +116,7 @@ fn exec_records_a_turn_in_session_and_project() {
     assert_eq!(call["state"]["metadata"]["exit"], 0);
     assert!(call["state"]["metadata"]["group"]["pgid"].is_i64(), "{call}");
 
-    // The session goes on where it is told to, and only in its own directory.
+    // The session continues where the option says, and only in its own directory.
     let session = log["session"].as_str().expect("a session");
     let more = ["exec", "--session", session, "--", "sh", "-c", "echo y > other"];
     assert_eq!(run_program(&case, &more).code, 0);
@@ -179,7 +179,7 @@ fn exec_forwards_signals_to_its_command() {
     assert_eq!(read_log(&case)["entries"][0]["files"][0]["path"], "got");
 }
 
-#[expect(clippy::disallowed_methods, reason = "a program beside ours")]
+#[expect(clippy::disallowed_methods, reason = "a second program")]
 fn run_other_program(words: &[&str]) -> i32 {
     let status = Command::new(words[0]).args(&words[1..]).status().expect("runs");
     status.code().expect("a code")
@@ -187,7 +187,7 @@ fn run_other_program(words: &[&str]) -> i32 {
 
 /// Proves R33.
 #[test]
-#[expect(clippy::disallowed_methods, reason = "a terminal comes from a program beside ours")]
+#[expect(clippy::disallowed_methods, reason = "a terminal comes from a second program")]
 fn exec_gives_its_command_a_pty() {
     let case = CliFixture::empty();
     if !Path::new("/usr/bin/script").exists() {
@@ -277,7 +277,7 @@ fn undo_restores_bytes_after_kill_at_any_moment() {
     assert_eq!(run_program(&case, &["doctor"]).code, 0);
 }
 
-/// R27, R45: the turn is another process's; it is told, ends its command and says how the turn went.
+/// R27, R45: the turn is another process's; it receives the abort, ends its command and reports the outcome.
 #[test]
 fn abort_from_another_process_ends_turn_and_allows_undo() {
     let case = CliFixture::empty();

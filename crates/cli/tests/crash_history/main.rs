@@ -1,5 +1,5 @@
 //! A turn driven over HTTP while the real `turnstone serve` is killed between any two calls: what was
-//! answered is true afterwards, a repeated request is done once, and the work is taken back exactly.
+//! answered is true afterwards, a repeated request is done once, and the work is undone exactly.
 
 #[path = "../../../server/tests/support/client.rs"]
 #[expect(dead_code, reason = "the client of the server's own tests, used for what is needed here")]
@@ -39,7 +39,7 @@ impl KillableServer {
         Self { child, client }
     }
 
-    /// SIGKILL: nothing is flushed, nobody is told.
+    /// SIGKILL: nothing is flushed and no process is notified.
     fn kill(mut self) {
         self.child.kill().expect("killed");
         self.child.wait().expect("gone");
@@ -204,7 +204,7 @@ fn check_kill_after(last: usize) {
 
     let served = KillableServer::start(story.dir.path());
     let name = SCENARIO_CALLS[last].0;
-    // The reply may have been lost: whoever asks again gets it, and nothing is done twice.
+    // The reply may have been lost: a client that asks again gets it, and nothing is done twice.
     assert_eq!(story.send_call(&served, last).expect(200), answer, "{name} again");
     assert_eq!(story.read_file("theirs").as_deref(), Some("a person's"));
     let is_open = (1..8).contains(&last);

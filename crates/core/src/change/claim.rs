@@ -141,7 +141,7 @@ mod tests {
         let both = vec!["chg_a".to_owned(), "chg_b".to_owned()];
         assert_eq!(contended(&["a"], &claims), [("x".to_owned(), both.clone())]);
         assert_eq!(contended(&["b"], &claims), [("x".to_owned(), both)]);
-        assert_eq!(contended(&["a", "b"], &claims), [], "taken back together they may go");
+        assert_eq!(contended(&["a", "b"], &claims), [], "undone together they do not contend");
     }
 
     /// Proves R3.

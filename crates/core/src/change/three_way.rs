@@ -74,7 +74,7 @@ mod tests {
         PathImage::Present { leaf: TreeLeaf { blob, mode: FileMode::File }, perm: 0o644 }
     }
 
-    fn shown(links: &[ThreeWayStep]) -> Vec<(PathImage, PathImage)> {
+    fn image_pairs(links: &[ThreeWayStep]) -> Vec<(PathImage, PathImage)> {
         links.iter().filter_map(|link| Some((link.base?, link.target))).collect()
     }
 
@@ -85,9 +85,9 @@ mod tests {
             [(PathImage::Absent, file("a")), (file("a"), file("b")), (file("b"), file("c"))];
 
         let back = three_way_steps(&changes, StepDirection::Undo);
-        assert_eq!(shown(&back), [(file("c"), PathImage::Absent)]);
+        assert_eq!(image_pairs(&back), [(file("c"), PathImage::Absent)]);
         let forth = three_way_steps(&changes, StepDirection::Redo);
-        assert_eq!(shown(&forth), [(PathImage::Absent, file("c"))]);
+        assert_eq!(image_pairs(&forth), [(PathImage::Absent, file("c"))]);
     }
 
     /// Proves R4.
@@ -97,9 +97,9 @@ mod tests {
         let changes = [(file("a"), file("b")), (file("x"), file("y"))];
 
         let back = three_way_steps(&changes, StepDirection::Undo);
-        assert_eq!(shown(&back), [(file("y"), file("x")), (file("b"), file("a"))]);
+        assert_eq!(image_pairs(&back), [(file("y"), file("x")), (file("b"), file("a"))]);
         let forth = three_way_steps(&changes, StepDirection::Redo);
-        assert_eq!(shown(&forth), [(file("a"), file("b")), (file("x"), file("y"))]);
+        assert_eq!(image_pairs(&forth), [(file("a"), file("b")), (file("x"), file("y"))]);
     }
 
     #[test]

@@ -22,8 +22,8 @@ pub fn project_info(project: &Project) -> Value {
 
 /// Returns the properties of `worktree.ready` and `worktree.failed`; the directory is a separate field of the event.
 #[must_use]
-pub fn worktree_info(news: &WorktreeCreationEvent) -> Value {
-    Value::Object(parsing::to_object(&news.outcome))
+pub fn worktree_info(event: &WorktreeCreationEvent) -> Value {
+    Value::Object(parsing::to_object(&event.outcome))
 }
 
 /// Reads a project in OpenCode's form. By what it is found, which directories were made for it and

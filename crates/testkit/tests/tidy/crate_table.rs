@@ -64,8 +64,12 @@ const PROGRAMS: Capability = Capability {
     paths: &["Command::new", "process::Command"],
     ..UNUSED
 };
-const GIT: Capability =
-    Capability { name: "git", libraries: &["gix"], paths: &["turnstone_process::Git"], ..UNUSED };
+const GIT: Capability = Capability {
+    name: "git",
+    libraries: &["gix"],
+    paths: &["turnstone_engine::Git", "turnstone_process::Git"],
+    ..UNUSED
+};
 const CLOCK: Capability = Capability {
     name: "clock",
     libraries: &["chrono"],

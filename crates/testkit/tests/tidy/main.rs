@@ -6,6 +6,7 @@
 
 mod advisories;
 mod banned_code;
+mod banned_words;
 mod ci_gates;
 mod code_walks;
 mod constant_sql;

@@ -1,4 +1,4 @@
-//! Names of types: one name means one thing, and names that say nothing do not come back.
+//! Names of types: one name means one thing.
 
 use std::collections::BTreeMap;
 
@@ -9,78 +9,11 @@ const UNIQUE: TidyRule = TidyRule {
     name: "unique-type-name",
     remedy: "name each type after what it is (`SessionRow`, `ImportReport`); docs/glossary.md has the nouns",
 };
-const BANNED: TidyRule = TidyRule {
-    name: "banned-type-name",
-    remedy: "use the field's own word: `…Report`, `…Outcome`, `…Request`, `…Plan`, `…Row`, `…State`",
-};
-
 /// Names that may be defined more than once, and why.
 const REPEATED_NAMES: [(&str, &str); 3] = [
     ("Options", "every crate has options"),
     ("Result", "every crate has an error of its own"),
     ("FileWatcher", "one for each platform"),
-];
-
-/// Names that tell a reader nothing without the module around them.
-const BANNED_TYPE_NAMES: [&str; 58] = [
-    "Aside",
-    "Attend",
-    "Below",
-    "Beside",
-    "Chore",
-    "Course",
-    "Each",
-    "Elsewhere",
-    "Episode",
-    "Fate",
-    "Found",
-    "Gathered",
-    "Glance",
-    "Glimpse",
-    "Going",
-    "Gone",
-    "Ground",
-    "Hand",
-    "Happening",
-    "Heard",
-    "Held",
-    "Keeper",
-    "Kept",
-    "Left",
-    "Leftover",
-    "Look",
-    "Loss",
-    "Made",
-    "Manner",
-    "Mint",
-    "News",
-    "Outer",
-    "Past",
-    "Picture",
-    "Place",
-    "Placed",
-    "Pump",
-    "Ran",
-    "Recall",
-    "Receipt",
-    "Relief",
-    "Retraced",
-    "Said",
-    "Seen",
-    "Shadow",
-    "Shown",
-    "Sight",
-    "Sights",
-    "Spoken",
-    "Spot",
-    "Stretch",
-    "Stride",
-    "Taken",
-    "Takers",
-    "Tended",
-    "Told",
-    "Vault",
-    "Which",
 ];
 
 /// Returns the types that a file defines outside of functions and impl blocks: line and name.
@@ -122,23 +55,9 @@ fn check_unique(sources: &[SourceFile]) -> Vec<TidyFinding> {
     findings
 }
 
-fn check_banned(source: &SourceFile) -> Vec<TidyFinding> {
-    let types = defined_types(source).into_iter();
-    let banned = types.filter(|(_, name)| BANNED_TYPE_NAMES.contains(&name.as_str()));
-    banned
-        .map(|(line, name)| BANNED.report(&source.path, line, format!("`{name}` is not a name")))
-        .collect()
-}
-
 #[test]
 fn no_type_name_is_defined_twice() {
     assert_no_findings(&check_unique(&repository_files::read_sources()));
-}
-
-#[test]
-fn no_type_has_a_banned_name() {
-    let sources = repository_files::read_sources();
-    assert_no_findings(&sources.iter().flat_map(check_banned).collect::<Vec<_>>());
 }
 
 #[test]
@@ -150,11 +69,4 @@ fn second_definition_and_unused_exceptions_are_found() {
     let (found, unused) = findings.split_at(1);
     assert_lines(found, &[2]);
     assert_eq!(unused.len(), REPEATED_NAMES.len());
-}
-
-#[test]
-fn banned_names_are_found() {
-    let source =
-        SourceFile::new("crates/core/src/a.rs", "struct Fine;\nstruct Told;\ntype Vault = u8;");
-    assert_lines(&check_banned(&source), &[2, 3]);
 }

@@ -1,4 +1,4 @@
-//! `turnstone exec`: any command as a turn that can be taken back.
+//! `turnstone exec`: any command as a turn that can be undone.
 
 mod run;
 mod shell_quote;

@@ -149,15 +149,15 @@ fn start_and_wait(
     if let Some(folder) = spill.parent() {
         fs_err::create_dir_all(folder)?;
     }
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), Some(spill));
-    let attend = AttachOptions {
-        recorder: &mut keeper,
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), Some(spill));
+    let options = AttachOptions {
+        recorder: &mut recorder,
         stdout: &mut { stdout },
         stderr: &mut { stderr },
         terminal: terminal.as_ref(),
         signals: Some(signals),
     };
     let running = prepared.start()?;
-    let (ended, aborted) = engine.turns().commands().attach(ctx, &execution.turn, running, attend);
-    Ok(ExecutionResult::from_outcome(ended, keeper, aborted))
+    let (ended, aborted) = engine.turns().commands().attach(ctx, &execution.turn, running, options);
+    Ok(ExecutionResult::from_outcome(ended, recorder, aborted))
 }
