@@ -11,7 +11,7 @@ use crate::wire_json::{MessageResponse, StoredJson, message_response};
 #[serde(untagged)]
 pub(super) enum MessageV2 {
     /// Of a person.
-    User(UserMessageV2),
+    User(Box<UserMessageV2>),
     /// Of a model.
     Assistant(Box<AssistantMessageV2>),
 }
@@ -113,7 +113,16 @@ struct AnswerSnapshot {
 enum AnswerContent {
     Text { id: StoredJson, text: StoredJson },
     Reasoning { id: StoredJson, text: StoredJson },
-    Tool { id: StoredJson, name: StoredJson, state: Box<ToolStateV2>, time: ToolTimes },
+    Tool(Box<ToolContent>),
+}
+
+/// A tool call of an answer.
+#[derive(Serialize)]
+struct ToolContent {
+    id: StoredJson,
+    name: StoredJson,
+    state: ToolStateV2,
+    time: ToolTimes,
 }
 
 /// The state of a tool call.
@@ -154,7 +163,7 @@ impl MessageV2 {
     pub(super) fn new(entry: &MessageWithParts) -> Self {
         let MessageResponse { info, parts } = message_response(entry);
         match info.0["role"] == "user" {
-            true => Self::User(user_message(&info, &parts)),
+            true => Self::User(Box::new(user_message(&info, &parts))),
             false => Self::Assistant(Box::new(assistant_message(&info, &parts))),
         }
     }
@@ -229,21 +238,21 @@ fn answer_content(info: &StoredJson, part: &StoredJson) -> Option<AnswerContent>
         "reasoning" => Some(AnswerContent::Reasoning { id, text }),
         "tool" => {
             let state = part.field("state");
-            Some(AnswerContent::Tool {
+            Some(AnswerContent::Tool(Box::new(ToolContent {
                 id: part.field("callID"),
                 name: part.field("tool"),
                 time: tool_times(info, &state),
-                state: Box::new(tool_state(&state)),
-            })
+                state: tool_state(&state),
+            })))
         }
         _ => None,
     }
 }
 
 fn tool_state(state: &StoredJson) -> ToolStateV2 {
-    let table = |key: &str| match &state.0[key] {
-        table @ Value::Object(_) => StoredJson(table.clone()),
-        _ => StoredJson(json!({})),
+    let table = |key: &str| match state.0[key].is_object() {
+        true => state.field(key),
+        false => StoredJson(json!({})),
     };
     let status = state.0["status"].as_str().unwrap_or("pending");
     let output = state.0["output"].as_str();
