@@ -262,7 +262,7 @@ fn delete_requires_confirmation() {
       ses_aab2  Look for tides  (0 messages, 0 parts)
     to delete: 2 sessions, 3 messages, 9 parts
     error: aborted: not confirmed
-    hint: `--dry-run` shows what would be deleted, `--yes` skips the question
+    hint: `--dry-run` only shows the plan, `--yes` skips the confirmation
     ");
     assert_eq!(list_all_sessions(&case), before);
     let done = case.run(&["session", "delete", "aaa", "aab", "--yes"]);
