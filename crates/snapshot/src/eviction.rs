@@ -18,7 +18,7 @@ const MAX_EVICTION_ROUNDS: usize = 4;
 /// What may be done to make room, and for how much.
 #[derive(Clone, Debug)]
 pub struct EvictionOptions<'r> {
-    /// Bytes that shall fit; what [`OverBudget`] said.
+    /// Bytes that shall fit; what `OverBudget` said.
     pub needed: u64,
     /// Live groups: their captures stay.
     pub live: &'r BTreeSet<PinGroup>,

@@ -134,7 +134,7 @@ impl ClientEdits {
     ///
     /// # Errors
     ///
-    /// As [`Tx::put_part`]; [`EngineError::PermissionRefused`] or [`EngineError::PermissionPending`], then the
+    /// As `MessageMutations::put_part`; [`EngineError::PermissionRefused`] or [`EngineError::PermissionPending`], then the
     /// part is unchanged.
     pub fn replace_part(&self, ctx: &Context, part: &Part) -> Result<()> {
         let known = match self.store.read(ctx, |r| r.messages().get_part(&part.session, &part.id)) {

@@ -121,7 +121,7 @@ impl Reverts {
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::NoMessage`], [`turnstone_store::StoreError::NoPart`], or as
-    /// [`Self::plan`].
+    /// `plan`.
     pub fn plan_head_move(
         &self,
         ctx: &Context,

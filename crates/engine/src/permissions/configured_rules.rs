@@ -79,7 +79,7 @@ impl PermissionRules {
         Ok(base)
     }
 
-    /// The rules for a directory; see [`RuleSettings::read_base_rules_in`].
+    /// The rules for a directory; see `RuleSettings::read_base_rules_in`.
     ///
     /// # Errors
     ///
@@ -96,7 +96,7 @@ impl RuleSettings {
     ///
     /// # Errors
     ///
-    /// As [`Engine::effective_rules`].
+    /// As `Permissions::effective_rules`.
     pub(crate) fn read_base_rules_in(
         &self,
         directory: &Path,

@@ -30,7 +30,7 @@ pub struct OpenedProject {
     pub is_joined_clone: bool,
     /// Projects that look alike and stay separate; `project relink` would join them.
     pub similar: Vec<ProjectId>,
-    /// True if the ledger holds the project as it is here; false if [`Engine::open_project`] would write.
+    /// True if the ledger holds the project as it is here; false if `Projects::open` would write.
     pub is_stored: bool,
 }
 

@@ -271,7 +271,7 @@ impl Steps {
     ///
     /// # Errors
     ///
-    /// As [`turnstone_store::Tx::put_part`]; [`turnstone_store::StoreError::Fenced`] if another process took the session over.
+    /// As `MessageMutations::put_part`; [`turnstone_store::StoreError::Fenced`] if another process took the session over.
     pub fn put_part(&self, ctx: &Context, turn: &Turn, part: Part) -> Result<()> {
         self.store.write(&turn.context(ctx), move |tx| tx.messages().put_part(&part)).wait()?;
         Ok(())

@@ -32,7 +32,7 @@ pub enum RestoreError {
     #[error("cannot store the plan")]
     Io(#[from] io::Error),
     /// The disk failed half way: files were written that could neither be rolled back nor made
-    /// durable. The plan is kept, and [`RestoreRunner::resume`] finishes it.
+    /// durable. The plan is kept, and `RestoreRunner::resume` finishes it.
     #[error("the restore was interrupted; resume it to finish")]
     Unfinished(#[source] io::Error),
 }

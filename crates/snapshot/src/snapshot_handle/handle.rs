@@ -389,7 +389,7 @@ impl SnapshotHandle {
         Ok(*report)
     }
 
-    /// As [`GroupPins::pin`].
+    /// As `GroupPins::pin`.
     ///
     /// # Errors
     ///

@@ -159,7 +159,7 @@ impl SnapshotReader<'_> {
         }
     }
 
-    /// As [`CaptureCatalog::list_changes`].
+    /// As `CaptureCatalog::list_changes`.
     ///
     /// # Errors
     ///
@@ -172,7 +172,7 @@ impl SnapshotReader<'_> {
         Ok(self.handle.store()?.captures().list_changes(one, other)?)
     }
 
-    /// As [`CaptureDiffs::of_changes`].
+    /// As `CaptureDiffs::of_changes`.
     ///
     /// # Errors
     ///

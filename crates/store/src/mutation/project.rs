@@ -96,7 +96,7 @@ impl ProjectMutations<'_> {
     ///
     /// # Errors
     ///
-    /// As [`Tx::approve_rule`].
+    /// As `ProjectMutations::approve_rule`.
     pub fn approve_rule_for_session(
         &self,
         project: &ProjectId,

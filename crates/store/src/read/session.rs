@@ -24,7 +24,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn head(&self, session: &SessionId) -> Result<Option<SessionHead>> {
         let num = self.read.session_num(session)?;
         let row: Option<(String, Option<String>)> = self
@@ -88,7 +88,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn get(&self, id: &SessionId) -> Result<Session> {
         load_session(self.read.conn, self.read.blobs, self.read.session_num(id)?)
     }
@@ -111,7 +111,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn seq(&self, id: &SessionId) -> Result<SessionSeq> {
         let num = self.read.session_num(id)?;
         let seq = self
@@ -126,7 +126,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn usage(&self, id: &SessionId) -> Result<SessionUsage> {
         let num = self.read.session_num(id)?;
         Ok(self
@@ -160,7 +160,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn todos(&self, id: &SessionId) -> Result<Vec<Todo>> {
         let image = self.find_image(id, "SELECT image FROM todo WHERE session = ?1")?;
         self.load_list(image, "todos")
@@ -170,7 +170,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn diff(&self, id: &SessionId) -> Result<Option<Vec<SessionFileDiff>>> {
         match self.find_image(id, "SELECT image FROM diff WHERE session = ?1")? {
             Some(image) => Ok(Some(self.load_list(Some(image), "diff")?)),
@@ -197,7 +197,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn actor(&self, session: &SessionId) -> Result<String> {
         let num = self.read.session_num(session)?;
         let name: String = self
@@ -215,7 +215,7 @@ impl SessionQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn status(&self, session: &SessionId) -> Result<SessionStatus> {
         let num = self.read.session_num(session)?;
         let row: Option<(String, Option<i64>)> = self

@@ -18,7 +18,7 @@ impl ShareQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn find(&self, id: &SessionId) -> Result<Option<ShareRecord>> {
         find_share(self.read.conn, self.read.session_num(id)?)
     }
@@ -27,7 +27,7 @@ impl ShareQueries<'_> {
     ///
     /// # Errors
     ///
-    /// [`StoreError::NoSession`].
+    /// `StoreError::NoSession`.
     pub fn outbox(
         &self,
         session: &SessionId,
