@@ -96,7 +96,7 @@ impl RuleSettings {
     ///
     /// # Errors
     ///
-    /// As `Permissions::effective_rules`.
+    /// A rule file cannot be read or is not valid.
     pub(crate) fn read_base_rules_in(
         &self,
         directory: &Path,
