@@ -19,7 +19,7 @@ fn parity_table_names_only_existing_tests() {
     let mut code = String::new();
     collect_sources(&root.join("src"), &mut code);
     collect_sources(&root.join("tests"), &mut code);
-    for folder in ["../core/src", "../server/src", "../server/tests"] {
+    for folder in ["../core/src", "../engine/src", "../server/src", "../server/tests"] {
         collect_sources(&root.join(folder), &mut code);
     }
     let page =
