@@ -37,7 +37,7 @@ fn full_disk_is_reported_and_keeps_acknowledged_writes() -> Fallible {
 fn failed_fsync_poisons_store_and_keeps_acknowledged_writes() -> Fallible {
     for nth in [2, 5, 11] {
         let fault = Fault::new(Syscall::Fdatasync).and(Syscall::Fsync).error(Errno::Eio).when(nth);
-        with_fault(fault, &["nothing more is written until it is opened again", "cannot open"])?;
+        with_fault(fault, &["no more writes until it is reopened", "cannot open"])?;
     }
     Ok(())
 }
