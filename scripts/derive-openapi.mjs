@@ -39,7 +39,8 @@ function clean(value) {
 const words = {
   200: "Done", 204: "Done, nothing to say", 400: "The request is not of the shape it must have",
   401: "A password is needed", 403: "A rule forbids it", 404: "Something that was named is not there", 409: "It would disturb something, or rests on an old state",
-  413: "Too large", 500: "Something went wrong here", 501: "Not offered by this server", 503: "Not at the moment", 507: "No space left",
+  413: "Too large", 500: "Something went wrong here", 501: "Not offered by this server",
+  503: "Not at the moment: too much to do, no runner, or the database cannot write", 507: "No space left on the disk, or in the budget of undo data",
 };
 const error = (status) => ({ $ref: `#/components/responses/Refusal${status}` });
 const refusals = Object.fromEntries(
@@ -59,7 +60,17 @@ const errors = {
   NotOfferedError: named("NotOfferedError", {}),
   UnknownError: named("UnknownError", { ref: text }),
   TaggedError: { type: "object", required: ["_tag"], properties: { _tag: text, message: text } },
+  RepositoryError: {
+    type: "object", properties: { _tag: { const: "RepositoryError" }, message: { type: "string", description: "Why, in the words of git where it has some, and a hint what to do" } },
+    required: ["_tag", "message"], description: "The repository of the directory is damaged, too large to be compared in time, or must not be used",
+  },
+  GitError: { type: "object", properties: { _tag: { const: "GitError" }, message: text }, required: ["_tag", "message"], description: "Git is missing or too old" },
   Refusal: { anyOf: ["NotFoundError", "BadRequestError", "NotOfferedError", "UnknownError", "TaggedError"].map((n) => ({ $ref: `#/components/schemas/${n}` })) },
+};
+
+refusals.RepositoryRefusal = {
+  description: "The repository of the directory gives no answer or must not be used, or there is no usable git",
+  content: { "application/json": { schema: { anyOf: ["RepositoryError", "GitError", "Refusal"].map((n) => ({ $ref: `#/components/schemas/${n}` })) } } },
 };
 
 const paths = {};
@@ -87,6 +98,8 @@ for (const [path, methods] of Object.entries(recorded.paths)) {
       if (answer.content) out.responses[status].content = clean(answer.content);
     }
     for (const status of [400, 401, 403, 404, 409, 413, 500, 501, 503, 507]) out.responses[status] = error(status);
+    const readsRepository = /^\/(vcs(\/(status|diff|diff\/raw))?|file\/status)$/.test(path);
+    if (readsRepository) out.responses[409] = { $ref: "#/components/responses/RepositoryRefusal" };
   }
 }
 
@@ -101,7 +114,7 @@ function spread(one) {
 function shaped(path, { name, schema }) {
   const lists = ["/session", "/experimental/session"];
   const most = Number.MAX_SAFE_INTEGER;
-  if (name === "workspace" || name === "scope") return { type: "string" };
+  if (name === "workspace" || (name === "scope" && path !== "/session")) return { type: "string" };
   if (name === "messageID" && path.endsWith("/diff")) return { type: "string", pattern: "^(msg_[A-Za-z0-9_-]{1,64})?$" };
   if (name === "after" && path.endsWith("/history")) return { type: "integer", minimum: "@smallest", maximum: "@largest" };
   if (name === "limit" && path.endsWith("/history")) return { type: "integer", minimum: 1, maximum: 100 };
@@ -109,7 +122,7 @@ function shaped(path, { name, schema }) {
   if (["limit", "start", "cursor"].includes(name) && lists.includes(path)) return { type: "string" };
   if (name === "limit" && path === "/api/fs/find") return { type: "integer", minimum: 0, maximum: 1000 };
   if (name === "limit" && path.startsWith("/api/")) return { type: "integer", minimum: 1, maximum: most };
-  if (name === "context" && path === "/vcs/diff") return { type: "integer", minimum: 0, maximum: 100000 };
+  if (name === "context" && path === "/vcs/diff") return { type: "integer", minimum: 0, maximum: 2147483647 };
   return schema;
 }
 
@@ -161,6 +174,23 @@ for (const path of ["/session/{sessionID}/message", "/session/{sessionID}/comman
 const asks = paths["/api/session/{sessionID}/permission"].post.requestBody.content["application/json"].schema;
 const call = { type: "object", required: ["type", "messageID", "callID"], properties: { type: { type: "string", enum: ["tool"] }, messageID: { type: "string", pattern: ids["^msg"] }, callID: text } };
 asks.properties.source = { anyOf: [call, { type: "null" }] };
+// Sizes and titles of terminals have an upper limit here, and a request without a body is refused, as OpenCode does.
+for (const prefix of ["/pty", "/api/pty"]) {
+  const bodies = [paths[prefix].post.requestBody, paths[`${prefix}/{ptyID}`].put.requestBody];
+  for (const body of bodies) {
+    body.required = true;
+    body.content["application/json"].schema.properties.title.anyOf[0].maxLength = 1000;
+  }
+  const { size } = bodies[1].content["application/json"].schema.properties;
+  for (const side of ["rows", "cols"]) size.anyOf[0].properties[side].maximum = 4096;
+}
+// Only absolute paths are directories.
+for (const body of [paths["/experimental/worktree"].delete.requestBody, paths["/experimental/worktree/reset"].post.requestBody]) {
+  body.content["application/json"].schema.properties.directory.pattern = "^/";
+}
+// Outside of a repository there is no branch.
+const textOrNull = { anyOf: [text, { type: "null" }] };
+schemas.VcsInfo = { type: "object", properties: { branch: textOrNull, default_branch: textOrNull }, required: ["branch", "default_branch"] };
 const replay = paths["/sync/replay"].post.requestBody.content["application/json"].schema;
 replay.properties.events.items.properties.aggregateID = { type: "string", pattern: ids["^ses"] };
 paths["/sync/history"].post.requestBody.content["application/json"].schema = { type: "object", additionalProperties: { type: "number" } };

@@ -49,6 +49,15 @@ async function client(url, stopped) {
   }
 }
 
+/** Waits for a fact, a minute at most: a busy machine may be slow. */
+async function until(fact, words) {
+  for (let tries = 0; tries < 1200; tries++) {
+    if (fact()) return
+    await new Promise((later) => setTimeout(later, 50))
+  }
+  throw new Error(`seed ${seed}: ${words}`)
+}
+
 /** A reader that keeps every frame with its id; `after` is where it goes on. */
 async function read(url, seen, stopped) {
   const after = seen.last ? { "last-event-id": seen.last } : {}
@@ -61,6 +70,7 @@ async function read(url, seen, stopped) {
         const lines = text.slice(0, end).split("\n")
         const id = lines.find((line) => line.startsWith("id:"))?.slice(3).trim()
         const data = lines.filter((line) => line.startsWith("data:")).map((line) => line.slice(5)).join("\n")
+        seen.isConnected = true
         // The greeting repeats where the client was; it is no event of the log.
         if (!id || /"type":"server\./.test(data)) continue
         if (seen.ids.has(id)) throw new Error(`${id} came twice`)
@@ -109,10 +119,12 @@ const seen = { ids: new Set(), events: [], last: undefined }
 let server = await start(turnstone, places), looked = 0
 for (let round = 0; round < Number(rounds); round++) {
   const stopped = { now: false, killed: false }, stream = new AbortController()
-  const reading = read(server.url, seen, stream)
-  await new Promise((ready) => setTimeout(ready, 200))
+  seen.isConnected = false
+  const reading = read(server.url, seen, stream), before = acknowledged.messages.size
+  await until(() => seen.isConnected, "the stream did not begin")
   const working = Promise.all(Array.from({ length: CLIENTS }, () => client(server.url, stopped)))
-  await new Promise((later) => setTimeout(later, 700 + random(1500)))
+  await Promise.race([working, new Promise((later) => setTimeout(later, 700 + random(1500)))])
+  await Promise.race([working, until(() => acknowledged.messages.size >= before + CLIENTS, "too few writes were acknowledged")])
   ;(stopped.now = true), (stopped.killed = true)
   await server.kill()
   await Promise.all([working, reading])
@@ -123,11 +135,12 @@ for (let round = 0; round < Number(rounds); round++) {
 const stream = new AbortController()
 const reading = read(server.url, seen, stream)
 const announced = (event) => event.properties?.info?.id ?? event.properties?.sessionID
-for (let tries = 0; tries < 100; tries++) {
+const isComplete = () => {
   const ids = new Set(seen.events.map(announced))
-  if ([...acknowledged.sessions.keys(), ...acknowledged.messages.keys()].every((id) => ids.has(id))) break
-  await new Promise((later) => setTimeout(later, 100))
+  return [...acknowledged.sessions.keys(), ...acknowledged.messages.keys()].every((id) => ids.has(id))
 }
+// What is missing after a minute is named below.
+await until(isComplete, "").catch(() => {})
 const ids = new Set(seen.events.map(announced))
 for (const id of [...acknowledged.sessions.keys(), ...acknowledged.messages.keys()]) expect(ids.has(id), `${id} was never announced (${acknowledged.deleted.has(id) ? "deleted" : JSON.stringify(acknowledged.sessions.get(id) ?? acknowledged.messages.get(id))})`)
 expect(!seen.wrong, seen.wrong)

@@ -2,9 +2,9 @@
 //
 //   node foreign-pages.mjs TURNSTONE CHROMIUM OUT
 //
-// Prints {attacks, forbidden, foreign, revealed, rebound, changed, allowed}: how many attacks ran, how many requests
+// Prints {attacks, forbidden, foreign, revealed, rebound, changed, typed, allowed}: how many attacks ran, how many requests
 // the server refused with 403, which requests of foreign pages got any other status, what they could read, the status
-// of a page whose name was pointed at the server, which servers stored anything, and what allowed pages could do. The server's own log of requests is the evidence.
+// of a page whose name was pointed at the server, which servers stored anything, into whose terminals a page typed, and what allowed pages could do. The server's own log of requests is the evidence.
 import { spawn } from "node:child_process"
 import fs from "node:fs"
 import http from "node:http"
@@ -86,6 +86,12 @@ const ATTACKS = {
     socket.onopen = () => done("open")
     socket.onerror = () => done("refused")
   }),
+  "WebSocket of a terminal": (url, terminal) => new Promise((done) => {
+    const socket = new WebSocket(`${url.replace("http", "ws")}/pty/${terminal}/connect`)
+    socket.onopen = () => (socket.send("typed by a page\r"), done("open"))
+    socket.onerror = () => done("refused")
+  }),
+  "ticket of a terminal (preflight)": (url, terminal) => fetch(`${url}/pty/${terminal}/connect-token`, { method: "POST", credentials: "include", headers: { "x-opencode-ticket": "1" } }).then((answer) => answer.text(), () => "refused"),
   "beacon": (url) => (navigator.sendBeacon(`${url}/session`, new Blob(["{}"], { type: "text/plain" })), "refused"),
 }
 
@@ -128,7 +134,7 @@ async function attack(context, server, origin) {
   }
   for (const [name, run] of Object.entries(ATTACKS)) {
     await page.goto(origin)
-    const result = await page.evaluate(`(() => { ${submit}; return (${run})(${JSON.stringify(server.url)}) })()`)
+    const result = await page.evaluate(`(() => { ${submit}; return (${run})(${JSON.stringify(server.url)}, ${JSON.stringify(server.terminal)}) })()`)
     const lines = await logged(server, 1)
     const frames = page.frames().slice(1).filter((frame) => frame.url().startsWith(server.url))
     record(name, lines, [String(result), ...(await Promise.all(frames.map((frame) => frame.content())))])
@@ -154,7 +160,13 @@ const allowed = `http://localhost:${pages.port}`
 // The second has no `--cors`, and a password that the user has already given to the browser.
 const open = await serve("open", [allowed])
 const locked = await serve("locked", [], { OPENCODE_SERVER_PASSWORD: PASSWORD, OPENCODE_SERVER_USERNAME: USER })
-for (const server of [open, locked]) await server.ask("/session", { method: "POST", body: JSON.stringify({ title: SECRET }) })
+for (const server of [open, locked]) {
+  await server.ask("/session", { method: "POST", body: JSON.stringify({ title: SECRET }) })
+  // What somebody types into its terminal ends in a file.
+  server.typed = path.join(server.places.work, "typed")
+  const command = { command: "/bin/sh", args: ["-c", `read line; echo "$line" > typed; sleep 600`] }
+  server.terminal = (await server.ask("/pty", { method: "POST", body: JSON.stringify(command) })).id
+}
 
 const browser = await chromium.launch({
   executablePath: browserPath,
@@ -184,6 +196,7 @@ try {
 
   const after = [await open.state(), await locked.state()]
   report.changed = ["open", "locked"].filter((_, at) => before[at] !== after[at])
+  report.typed = ["open", "locked"].filter((_, at) => fs.existsSync([open, locked][at].typed))
 
   // Pages that may ask: the server's own origin, with and without password, and the one named by --cors.
   const read = async (page, url) => ({
@@ -197,7 +210,9 @@ try {
   })
   for (const [at, url] of [[`${open.url}/global/health`, open.url], [`${locked.url}/global/health`, locked.url], [`${allowed}/`, open.url]]) {
     await own.goto(at)
-    report.allowed.push(await read(own, url))
+    const terminal = (url === locked.url ? locked : open).terminal
+    const attached = await own.evaluate(`(${ATTACKS["WebSocket of a terminal"]})(${JSON.stringify(url)}, ${JSON.stringify(terminal)})`)
+    report.allowed.push({ ...(await read(own, url)), attached })
   }
 } finally {
   await browser.close()

@@ -27,11 +27,13 @@ export const intended = [
   { at: /^session\.list at the end\.body\.\d+\.summary$/, why: "figures are those of what the session changed" },
   { at: /^turn .*\.info\.summary$/, why: "what a prompt changed is told by its diff, not copied into the prompt" },
   { at: /^turn (error|abort)\.events\.\d+$/, why: "an error is announced when what it is about is durable" },
+  { at: /^turn (abort|(abort|revert) messages)\.(body\.(\d+\.)?parts|events)\.length$/, why: "a step that was cut off is ended with what is known of it" },
   { at: /^turn (rejected|allowed)\.events\./, why: "a tool is shown as running before it is asked for" },
   { at: /^turn revert( again)?\.body\.revert\.snapshot$/, why: "the tree of the guard holds the files that moved" },
   { at: /^turn revert( again)?\.body\.summary\./, why: "figures are those of what stands" },
   { at: /^turn unrevert files\.body\.src\/lib\.rs$/, why: "what a turn had deleted is deleted again" },
   { at: /^turn revert again\.body\.revert\.diff$/, why: "so the next revert brings it back" },
   { at: /^turn revert\.body\.revert\.diff$/, why: "a patch ends with the end of its last line" },
+  { at: /^(v1 )?session\.(fork|revert|unrevert|list)( again| further| and prompt| at the end)?\.body\.(\d+\.)?origin$/, why: "a fork names the session it was copied from" },
   { at: /^v1 project\.current\.body\.(icon|name)$/, why: "a changed name is seen by every client at once" },
 ]

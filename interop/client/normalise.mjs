@@ -21,6 +21,8 @@ export function normaliser({ work, home }) {
     if (typeof value === "number") return value > 1.6e12 && value < 2.5e12 ? "<time>" : value
     if (typeof value === "string") return key === "slug" ? "<slug>" : key === "version" ? "<version>" : text(value)
     if (Array.isArray(value)) return value.map((one) => walk(one))
+    // Only Turnstone ends a step that was cut off: that part must not shift the numbers of later ones.
+    if (value?.type === "step-finish" && /^(aborted|failed|interrupted)$/.test(value.reason)) names.set(value.id, "prt#cut")
     if (value && typeof value === "object")
       return Object.fromEntries(Object.entries(value).sort(([a], [b]) => (a < b ? -1 : 1)).map(([k, v]) => [text(k), walk(v, k)]))
     return value

@@ -24,7 +24,7 @@ const FILES = {
 export const modelOf = (opencode) => import(pathToFileURL(path.resolve(opencode, "../../../../scripted-model.mjs")).href)
 
 /** Makes home and project below `out`; commits have fixed dates, so that both have the same ids. */
-export function prepare(out, modelUrl) {
+export function prepare(out, modelUrl, permission = {}) {
   const home = path.join(out, "home"), work = path.join(out, "project")
   for (const dir of ["data", "config", "state", "cache", "tmp", "run"]) fs.mkdirSync(path.join(home, dir), { recursive: true, mode: 0o700 })
   for (const [name, text] of Object.entries(FILES)) {
@@ -32,6 +32,7 @@ export function prepare(out, modelUrl) {
     fs.writeFileSync(path.join(work, name), text)
   }
   const config = structuredClone(CONFIG)
+  Object.assign(config.permission, permission)
   if (modelUrl) config.provider.scripted.options.baseURL = modelUrl
   fs.mkdirSync(path.join(home, "config/opencode"), { recursive: true })
   fs.writeFileSync(path.join(home, "config/opencode/opencode.json"), JSON.stringify(config, null, 2))

@@ -2,17 +2,25 @@
 
 use serde_json::json;
 use turnstone_core::model::Message;
+use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
-use turnstone_store::{Context, EndTurn, LeaseTakeoverPolicy, NewTurn, Store};
+use turnstone_store::{
+    Context, EndTurn, LeaseTakeoverPolicy, MaintenanceBudget, MaintenanceLimits, NewTurn, Store,
+};
 
 use crate::{Fallible, sample_data};
 
 /// The bytes of tool input and output in every step.
 const TOOL_OUTPUT_BYTES: usize = 600;
 
+/// So much later everything is old enough for maintenance: a month.
+const MAINTENANCE_DELAY_MS: i64 = 30 * 24 * 3_600_000;
+
 /// Prints the table for turns of 1, 10 and 100 steps.
 pub(crate) fn run() -> Fallible {
-    println!("bytes one turn adds to the database (pages in use, search index apart)");
+    println!(
+        "bytes one turn adds to the database (pages in use after maintenance, search index apart)"
+    );
     println!(
         "| steps | all | per step | user message + its part | a step's assistant message | its tool part beyond {TOOL_OUTPUT_BYTES} B of output |"
     );
@@ -60,7 +68,11 @@ fn bytes_per_turn(steps: usize, keep: StoredParts) -> Fallible<i64> {
     Ok((used_bytes(&store, &ctx)? - before) / TURNS as i64)
 }
 
+/// The bytes in use after maintenance.
 fn used_bytes(store: &Store, ctx: &Context) -> Fallible<i64> {
+    let later = Context { now: EpochMillis(ctx.now.0 + MAINTENANCE_DELAY_MS), ..ctx.clone() };
+    let limits = MaintenanceLimits { grace_ms: 0, ..MaintenanceLimits::default() };
+    store.maintenance().run_with(&later, MaintenanceBudget::unlimited(), &limits)?;
     let sizes = store.maintenance().measure_sizes(ctx, 0)?;
     let used = sizes.log + sizes.text + sizes.blobs + sizes.projections + sizes.other;
     Ok(i64::try_from(used)?)

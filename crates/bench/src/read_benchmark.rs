@@ -199,20 +199,21 @@ fn measure_search(rounds: usize, parts: usize) -> Fallible {
     let session = sample_data::session(0)?;
     store.write(&ctx, move |tx| tx.sessions().create(&session)).wait()?;
     write_messages(&store, parts / PARTS, PARTS)?;
-    let (_, index) =
-        measure_duration(|| Ok(store.search_index().query(&ctx, &SearchQuery::new("pattern"))?))?;
+    let (_, index) = measure_duration(|| {
+        Ok(store.session_search().query(&ctx, &SearchQuery::new("pattern"))?)
+    })?;
     let (mut rare, mut common) = (vec![], vec![]);
     for round in 0..rounds {
         let word = format!("word{}", 17 + round * 100);
         let (page, time) = measure_duration(|| {
-            Ok(store.search_index().query(&ctx, &SearchQuery::new(word.as_str()))?)
+            Ok(store.session_search().query(&ctx, &SearchQuery::new(word.as_str()))?)
         })?;
         if page.hits.is_empty() {
             return Err("a stored word was not found".into());
         }
         rare.push(to_millis(time));
         let (page, time) = measure_duration(|| {
-            Ok(store.search_index().query(&ctx, &SearchQuery::new("pattern order"))?)
+            Ok(store.session_search().query(&ctx, &SearchQuery::new("pattern order"))?)
         })?;
         if page.hits.is_empty() {
             return Err("words of every part were not found".into());

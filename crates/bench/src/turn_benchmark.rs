@@ -21,7 +21,7 @@ use crate::snapshot::{
     format_millis, machine_load, measure_millis, measure_sync_millis, require_valid_setup,
     time_peer,
 };
-use crate::{Fallible, sample_data};
+use crate::{Fallible, sample_data, turn_over_http};
 
 /// Calls of each kind; the peer has its turn after every tenth.
 const CALLS_PER_KIND: usize = 50;
@@ -32,6 +32,7 @@ const GOAL_MS: f64 = 15.0;
 /// Measures every size and prints the tables.
 pub(crate) fn run(words: &[String]) -> Fallible {
     let quick = words.iter().any(|word| word == "--quick");
+    let is_over_http = words.iter().any(|word| word == "--http");
     let sizes = match (parse_number(words, "--files")?, quick) {
         (Some(files), _) => vec![files.max(200)],
         (None, true) => vec![1_000],
@@ -50,7 +51,10 @@ pub(crate) fn run(words: &[String]) -> Fallible {
         fs_err::create_dir(&dir)?;
         let case =
             BenchmarkCase { files, rounds: CALLS_PER_KIND, limit: Duration::from_secs(120), dir };
-        let rows = TurnBenchmark::open(&case)?.measure()?;
+        let rows = match is_over_http {
+            true => turn_over_http::measure(&case, GOAL_MS)?,
+            false => TurnBenchmark::open(&case)?.measure()?,
+        };
         print_table(files, &rows);
         println!(
             "load {}; writing and syncing 2 KiB takes {:.1} ms",
@@ -268,7 +272,12 @@ impl<'c> TurnBenchmark<'c> {
         let done =
             serde_json::from_value(json!({"status": "completed", "input": {}, "output": "",
             "title": "", "metadata": {}, "time": {"start": 1, "end": 2}}))?;
-        let end = StepEnd { reason: "stop".into(), cost: 0.into(), tokens: TokenCounts::default() };
+        let end = StepEnd {
+            reason: "stop".into(),
+            cost: 0.into(),
+            tokens: TokenCounts::default(),
+            structured: None,
+        };
         let touch = ToolFileAccess::Named(next.to_vec());
         let begun = Instant::now();
         let step = self.engine.turns().steps().begin(ctx, turn, answer)?;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ffi::{OsStr, OsString};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use turnstone_core::id::SessionId;
 use turnstone_core::permission::{CallerRole, parse_rule_config};
@@ -30,6 +31,10 @@ pub(crate) struct CliApp {
     git: GitConfigLocation,
     actor: Actor,
     invocation: ProgramInvocation,
+    /// True once a command has opened the database.
+    has_opened_database: AtomicBool,
+    /// True if a deletion was not finished when the database was opened, or that could not be read.
+    may_have_pending_deletions: AtomicBool,
 }
 
 /// How the program was started.
@@ -70,7 +75,27 @@ impl CliApp {
                 args: environment.args,
                 session: environment.enclosing_session,
             },
+            has_opened_database: AtomicBool::new(false),
+            may_have_pending_deletions: AtomicBool::new(false),
         })
+    }
+
+    /// True once a command has opened the database.
+    pub(crate) fn has_opened_database(&self) -> bool {
+        self.has_opened_database.load(Ordering::Relaxed)
+    }
+
+    /// True if a deletion was not finished when the command opened the database, or that could not be read.
+    pub(crate) fn may_have_pending_deletions(&self) -> bool {
+        self.may_have_pending_deletions.load(Ordering::Relaxed)
+    }
+
+    /// Looks for unfinished deletions while the database is open; costs one query of an almost always empty table.
+    fn note_pending_deletions(&self, store: &Store) {
+        let pending = store.maintenance().pending_deletions(&Context::system(self.now()));
+        if !pending.is_ok_and(|pending| pending.is_empty()) {
+            self.may_have_pending_deletions.store(true, Ordering::Relaxed);
+        }
     }
 
     /// Layout of the data directory.
@@ -132,6 +157,7 @@ impl CliApp {
         let mut options = Options::new(self.layout.clone(), self.now());
         options.safety_tick = false;
         let store = Store::open(&options)?;
+        self.has_opened_database.store(true, Ordering::Relaxed);
         if let Some(reason) = store.read_only_reason() {
             let file = self.layout.database();
             tracing::warn!("{} is open read-only: {reason}", file.display());
@@ -139,10 +165,11 @@ impl CliApp {
         for turn in &store.turn_recovery().interrupted {
             tracing::info!("turn {turn} was interrupted: its process has ended");
         }
+        self.note_pending_deletions(&store);
         Ok(store)
     }
 
-    /// The groups that belong to deleted sessions; empty if the ledger cannot be read.
+    /// The groups that belong to deleted sessions; empty if the database cannot be read.
     pub(crate) fn groups_of_deleted_sessions(&self, groups: &BTreeSet<String>) -> BTreeSet<String> {
         if !self.layout.database().exists() {
             return BTreeSet::new();
@@ -156,7 +183,7 @@ impl CliApp {
         groups.iter().filter(is_gone).cloned().collect()
     }
 
-    /// Guard groups that operations pin (R14); `None` if the ledger cannot be read.
+    /// Guard groups that operations pin (R14); `None` if the database cannot be read.
     pub(crate) fn pinned_guards(&self) -> Option<BTreeSet<String>> {
         if !self.layout.database().exists() {
             return Some(BTreeSet::new());
@@ -174,7 +201,9 @@ impl CliApp {
     ///
     /// [`CliError::Open`], or the configuration cannot be read.
     pub(crate) fn open_engine(&self) -> Result<Engine, CliError> {
-        Ok(Engine::open(self.engine_settings()?, self.now())?)
+        let engine = Engine::open(self.engine_settings()?, self.now())?;
+        self.note_pending_deletions(engine.store());
+        Ok(engine)
     }
 
     /// Opens the engine and runs recovery once; its result is for the caller to report.
@@ -186,16 +215,20 @@ impl CliApp {
         &self,
         ctx: &Context,
     ) -> Result<(Engine, Result<RecoveryReport, EngineError>), CliError> {
-        Ok(Engine::open_recovered(self.engine_settings()?, ctx)?)
+        let opened = Engine::open_recovered(self.engine_settings()?, ctx)?;
+        self.note_pending_deletions(opened.0.store());
+        Ok(opened)
     }
 
     fn engine_settings(&self) -> Result<EngineSettings, CliError> {
+        self.has_opened_database.store(true, Ordering::Relaxed);
         let chosen = self.read_config()?;
         Ok(EngineSettings {
             over_budget_policy: match chosen.undo {
                 UndoSetting::Required => OverBudgetPolicy::RefuseCall,
                 UndoSetting::BestEffort => OverBudgetPolicy::RunUncovered,
             },
+            watch: chosen.watch.limits(),
             retention_millis: chosen.snapshot.retention_millis(),
             data: self.layout.root().to_owned(),
             runtime: self.runtime_dir.clone(),
@@ -237,8 +270,18 @@ impl CliApp {
             }
             None => Vec::new(),
         };
-        let user_files = self.opencode_config_files();
-        Ok(RuleSettings { user, user_files, home, ..RuleSettings::default() })
+        let mut user_files = self.opencode_config_files();
+        user_files.extend(self.environment_variable("OPENCODE_CONFIG").map(PathBuf::from));
+        let folders = [(&self.git.config, "opencode"), (&self.git.home, ".opencode")];
+        let folders = folders.into_iter().filter_map(|(it, inner)| Some(it.as_ref()?.join(inner)));
+        Ok(RuleSettings {
+            user,
+            user_files,
+            user_text: self.environment_variable("OPENCODE_CONFIG_CONTENT").map(str::to_owned),
+            user_agent_folders: folders.collect(),
+            home,
+            ..RuleSettings::default()
+        })
     }
 
     /// OpenCode's user configuration files, lowest precedence first.

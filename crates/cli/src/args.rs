@@ -38,7 +38,9 @@ with `turnstone undo`. The record is a local database; nothing leaves your machi
 
 const CONVENTIONS: &str = "\
 IDs can be shortened to any unique prefix. Data is printed to stdout, messages to stderr; with
---json, data is printed as JSON.
+--json, data is printed as JSON, and an error is the last line on stderr:
+{\"error\":{\"kind\":\"refused\",\"message\":\"...\",\"hint\":\"...\"}}, where kind is refused, usage,
+conflict or bug.
 
 Exit codes:
    0  success
@@ -152,6 +154,44 @@ impl CliCommand {
     /// True for commands that handle signals themselves.
     pub(crate) const fn listens_to_signals(&self) -> bool {
         matches!(self, Self::Serve(_) | Self::Snapshot(snapshot::SnapshotCommand::Watch))
+    }
+
+    /// True for commands whose output may be long and is shown in a pager on terminals.
+    pub(crate) const fn is_paged(&self) -> bool {
+        use session::SessionCommand;
+        use snapshot::SnapshotCommand;
+        match self {
+            Self::Log(_) | Self::Diff(_) | Self::Search(_) => true,
+            Self::Session(command) => {
+                matches!(command, SessionCommand::List(_) | SessionCommand::Show(_))
+            }
+            Self::Snapshot(command) => matches!(
+                command,
+                SnapshotCommand::List(_) | SnapshotCommand::Show(_) | SnapshotCommand::Diff(_)
+            ),
+            Self::Exec(_)
+            | Self::Undo(_)
+            | Self::Redo(_)
+            | Self::Jump(_)
+            | Self::Checkpoint(_)
+            | Self::Fork(_)
+            | Self::Status(_)
+            | Self::Tour(_)
+            | Self::Serve(_)
+            | Self::Supervise
+            | Self::Todo(_)
+            | Self::Permission(_)
+            | Self::Project(_)
+            | Self::Worktree(_)
+            | Self::Stats(_)
+            | Self::Import(_)
+            | Self::Export(_)
+            | Self::Forget(_)
+            | Self::Doctor(_)
+            | Self::Db(_)
+            | Self::Completions(_)
+            | Self::Man(_) => false,
+        }
     }
 }
 

@@ -3,12 +3,14 @@
 use std::path::Path;
 
 use serde::{Deserialize, Deserializer};
+use turnstone_engine::WatchLimits;
 use turnstone_snapshot::read_bounded_file;
 
 use crate::error::CliError;
 
 /// The largest configuration file that is read.
 const MAX_FILE_BYTES: u64 = 1 << 20;
+const MILLIS_PER_MINUTE: i64 = 60_000;
 
 /// All settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Deserialize)]
@@ -21,6 +23,10 @@ pub(crate) struct ConfigFile {
     pub(crate) undo: UndoSetting,
     /// Snapshot settings.
     pub(crate) snapshot: SnapshotSettings,
+    /// Settings of `exec`.
+    pub(crate) exec: ExecSettings,
+    /// What `serve` watches.
+    pub(crate) watch: WatchSettings,
     /// Permission rules: one action, or a table.
     pub(crate) permission: Option<serde_json::Value>,
 }
@@ -34,6 +40,22 @@ pub(crate) enum UndoSetting {
     Required,
     /// The command runs and cannot be undone.
     BestEffort,
+}
+
+/// Settings of `exec`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ExecSettings {
+    /// Whether the output of commands is stored.
+    pub(crate) keep_output: bool,
+    /// Whether commands are traced, here and over HTTP, so that their changes can be distinguished from those of others.
+    pub(crate) trace: bool,
+}
+
+impl Default for ExecSettings {
+    fn default() -> Self {
+        Self { keep_output: true, trace: true }
+    }
 }
 
 /// Snapshot settings.
@@ -64,6 +86,36 @@ impl Default for SnapshotSettings {
             keep_days: 7,
             generated: None,
         }
+    }
+}
+
+/// What `serve` watches, so that captures cost what changed.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct WatchSettings {
+    /// Project directories at a time; 0: none.
+    pub(crate) max_roots: usize,
+    /// Memory limit of all together; the directory in use may take more.
+    #[serde(deserialize_with = "bytes")]
+    pub(crate) max_memory: u64,
+    /// Minutes without use after which a directory is no longer watched.
+    pub(crate) idle_minutes: u32,
+}
+
+impl Default for WatchSettings {
+    fn default() -> Self {
+        let WatchLimits { max_roots, max_memory, idle_millis } = WatchLimits::default();
+        let idle_minutes = u32::try_from(idle_millis / MILLIS_PER_MINUTE).unwrap_or(u32::MAX);
+        Self { max_roots, max_memory, idle_minutes }
+    }
+}
+
+impl WatchSettings {
+    /// The same for the engine.
+    pub(crate) fn limits(&self) -> WatchLimits {
+        let Self { max_roots, max_memory, idle_minutes } = *self;
+        let idle_millis = i64::from(idle_minutes) * MILLIS_PER_MINUTE;
+        WatchLimits { max_roots, max_memory, idle_millis }
     }
 }
 
@@ -147,9 +199,16 @@ mod tests {
         let some = read(some).unwrap().snapshot;
         assert_eq!((some.max_file_size, some.budget, some.keep_days), (5_000_000, 1 << 30, 30));
         assert_eq!(some.total_budget, usual.snapshot.total_budget);
+        let watch = read(r#"{"watch":{"max_roots":2,"max_memory":"1 MB"}}"#).unwrap().watch;
+        assert_eq!((watch.max_roots, watch.max_memory, watch.idle_minutes), (2, 1_000_000, 30));
+        assert!(read(r#"{"watch":{"roots":1}}"#).is_err());
         assert!(read(r#"{"snapshot":{"keep_day":1}}"#).is_err());
         assert!(read(r#"{"snapshot":{"budget":"much"}}"#).is_err());
         assert!(read(r#"{"snapshot":{"budget":"99999999999 GiB"}}"#).is_err());
+        assert!(usual.exec.keep_output);
+        let some = read(r#"{"exec":{"keep_output":false}}"#).unwrap().exec;
+        assert!(!some.keep_output && some.trace);
+        assert!(!read(r#"{"exec":{"trace":false}}"#).unwrap().exec.trace);
         assert_eq!(read(r#"{"undo":"best-effort"}"#).unwrap().undo, UndoSetting::BestEffort);
         assert!(read(r#"{"undo":"maybe"}"#).is_err());
         assert!(read(r#"{"$schema":"x","permission":"ask"}"#).is_ok());

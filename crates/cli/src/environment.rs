@@ -1,11 +1,15 @@
 //! Global flags, and the only module that reads environment variables.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::io::IsTerminal;
 use std::path::PathBuf;
 
 use clap::{ArgAction, ColorChoice};
 use etcetera::BaseStrategy;
+use tracing_subscriber::fmt::format::Writer;
+use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
+use tracing_subscriber::registry::LookupSpan;
 
 use crate::ui::LogWriter;
 use crate::user_git_config::GitConfigLocation;
@@ -26,6 +30,10 @@ pub(crate) struct GlobalArgs {
     #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
     #[arg(hide_possible_values = true, hide_default_value = true)]
     pub(crate) color: ColorChoice,
+
+    /// Do not use a pager (set by TURNSTONE_PAGER or PAGER)
+    #[arg(long, global = true)]
+    pub(crate) no_pager: bool,
 
     /// Log more to stderr; repeat for more detail
     #[arg(short, long, global = true, action = ArgAction::Count)]
@@ -149,11 +157,39 @@ pub(crate) fn start_tracing(verbose: u8) {
         .with_writer(move || LogWriter::new(is_terminal))
         // Field values are escaped on terminals; ANSI styles would be escaped with them.
         .with_ansi(false)
-        .with_max_level(level)
-        .without_time()
-        .with_target(verbose > 1)
-        .finish();
-    if tracing::subscriber::set_global_default(subscriber).is_err() {
+        .with_max_level(level);
+    let installed = match verbose {
+        // Who asked for no log gets messages like those of the command itself.
+        0 => {
+            tracing::subscriber::set_global_default(subscriber.event_format(WarningFormat).finish())
+        }
+        _ => {
+            let subscriber = subscriber.without_time().with_target(verbose > 1).finish();
+            tracing::subscriber::set_global_default(subscriber)
+        }
+    };
+    if installed.is_err() {
         tracing::debug!("a log subscriber was already installed");
+    }
+}
+
+/// Formats log events as messages of a command.
+struct WarningFormat;
+
+impl<S, N> FormatEvent<S, N> for WarningFormat
+where
+    S: tracing::Subscriber + for<'a> LookupSpan<'a>,
+    N: for<'a> FormatFields<'a> + 'static,
+{
+    fn format_event(
+        &self,
+        ctx: &FmtContext<'_, S, N>,
+        mut writer: Writer<'_>,
+        event: &tracing::Event<'_>,
+    ) -> fmt::Result {
+        let is_error = *event.metadata().level() == tracing::Level::ERROR;
+        writer.write_str(if is_error { "error: " } else { "warning: " })?;
+        ctx.field_format().format_fields(writer.by_ref(), event)?;
+        writeln!(writer)
     }
 }

@@ -37,6 +37,18 @@ impl ProgramExit {
     }
 }
 
+impl ProgramExit {
+    /// What kind of error this is, for programs that read errors as JSON.
+    pub(crate) const fn error_kind(self) -> &'static str {
+        match self {
+            Self::Usage => "usage",
+            Self::Conflict => "conflict",
+            Self::Bug => "bug",
+            Self::Ok | Self::Refused | Self::BrokenPipe | Self::CommandCode(_) => "refused",
+        }
+    }
+}
+
 impl From<ProgramExit> for ExitCode {
     fn from(exit: ProgramExit) -> Self {
         Self::from(exit.code())

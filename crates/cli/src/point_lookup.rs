@@ -9,7 +9,7 @@ use crate::error::CliError;
 use crate::number_format;
 
 /// Prefix that selects the state before a turn.
-const BEFORE_PREFIX: &str = "before:";
+pub(crate) const BEFORE_PREFIX: &str = "before:";
 
 /// Resolves a checkpoint, the end of a turn (`before:TURN`: its start), or an operation; IDs can be
 /// shortened to a prefix that is unique in the session.
@@ -29,7 +29,7 @@ pub(crate) fn resolve_point(
     let turns: Vec<TurnId> = turns.into_iter().map(|turn| turn.id).collect();
     if let Some(turn) = typed.strip_prefix(BEFORE_PREFIX) {
         let found: Vec<TurnId> = filter_by_prefix(turns, TurnId::PREFIX, turn);
-        return require_single(found, typed).map(SessionPoint::Before);
+        return require_single(found, typed, "turn").map(SessionPoint::Before);
     }
     let named = engine.history().checkpoints().list(ctx, &session.id)?;
     if named.iter().any(|checkpoint| checkpoint.name == typed) {
@@ -39,7 +39,8 @@ pub(crate) fn resolve_point(
     let turns = filter_by_prefix(turns, TurnId::PREFIX, typed).into_iter().map(SessionPoint::After);
     let operations =
         filter_by_prefix(ids, OperationId::PREFIX, typed).into_iter().map(SessionPoint::Operation);
-    require_single(turns.chain(operations).collect(), typed)
+    let found = turns.chain(operations).collect();
+    require_single(found, typed, "checkpoint, turn or operation")
 }
 
 /// Resolves a message by its ID, the ID of the turn it starts, or a prefix of either.
@@ -53,6 +54,35 @@ pub(crate) fn resolve_message(
     session: &Session,
     typed: &str,
 ) -> Result<MessageId, CliError> {
+    require_single(list_messages(engine, ctx, session, typed)?, typed, "message or turn")
+}
+
+/// As [`resolve_message`]; `None` if the session has no such message.
+///
+/// # Errors
+///
+/// As [`resolve_point`].
+pub(crate) fn find_message(
+    engine: &Engine,
+    ctx: &Context,
+    session: &Session,
+    typed: &str,
+) -> Result<Option<MessageId>, CliError> {
+    let found = list_messages(engine, ctx, session, typed)?;
+    if found.is_empty() {
+        Ok(None)
+    } else {
+        require_single(found, typed, "message or turn").map(Some)
+    }
+}
+
+/// The messages of a session that `typed` may mean.
+fn list_messages(
+    engine: &Engine,
+    ctx: &Context,
+    session: &Session,
+    typed: &str,
+) -> Result<Vec<MessageId>, CliError> {
     let (outline, turns) = engine
         .store()
         .read(ctx, |r| Ok((r.messages().outline(&session.id)?, r.turns().list(&session.id)?)))?;
@@ -64,7 +94,7 @@ pub(crate) fn resolve_message(
             found.push(turn.message);
         }
     }
-    require_single(found, typed)
+    Ok(found)
 }
 
 /// The IDs that start with `typed`, with or without their type prefix; an exact match wins.
@@ -84,14 +114,13 @@ fn filter_by_prefix<I: ToString>(ids: Vec<I>, prefix: &str, typed: &str) -> Vec<
     found
 }
 
-fn require_single<T>(mut found: Vec<T>, typed: &str) -> Result<T, CliError> {
+/// The only match; `wanted` names what could have matched.
+fn require_single<T>(mut found: Vec<T>, typed: &str, wanted: &str) -> Result<T, CliError> {
     let typed = crate::text::sanitize_line(typed);
     let (what, hint) = match found.len() {
         1 => return Ok(found.remove(0)),
         0 => (
-            format!(
-                "no checkpoint, turn, message or operation of this session matches \"{typed}\""
-            ),
+            format!("no {wanted} of this session matches \"{typed}\""),
             "`turnstone log --all` lists turns and operations, `turnstone checkpoint list` the checkpoints",
         ),
         many => (

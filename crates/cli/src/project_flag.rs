@@ -1,7 +1,8 @@
 //! Resolves the flag `--project [ID]`.
 
 use turnstone_core::id::ProjectId;
-use turnstone_store::{Context, Store};
+use turnstone_engine::Engine;
+use turnstone_store::Context;
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -15,15 +16,15 @@ use crate::project_location::ProjectLocation;
 /// [`CliError::NotInProject`], or what [`IdPrefix::resolve_project`] answers.
 pub(crate) fn resolve_project_or_current(
     app: &CliApp,
-    store: &Store,
+    engine: &Engine,
     ctx: &Context,
     wanted: Option<&IdPrefix>,
 ) -> Result<ProjectId, CliError> {
-    let projects = store.read(ctx, |r| r.projects().list())?;
     if let Some(prefix) = wanted {
+        let projects = engine.store().read(ctx, |r| r.projects().list())?;
         return Ok(prefix.resolve_project(&projects)?.id.clone());
     }
     let directory = app.directory()?;
-    let found = ProjectLocation::find(&projects, directory).project;
+    let found = ProjectLocation::find(engine, ctx, directory)?.project;
     found.ok_or_else(|| CliError::NotInProject(directory.to_path_buf()))
 }

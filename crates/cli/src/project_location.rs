@@ -1,91 +1,61 @@
 //! Finds the project and checkout that a directory belongs to.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use turnstone_core::id::ProjectId;
-use turnstone_core::model::{Project, ProjectAliasKind, Session};
+use turnstone_core::model::{Project, Session};
+use turnstone_engine::{CheckoutScope, DirectoryLocation, Engine};
+use turnstone_store::Context;
+
+use crate::error::CliError;
+use crate::text;
 
 /// Project and checkout of a directory.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(crate) struct ProjectLocation {
     /// The project that contains the directory, if any.
     pub(crate) project: Option<ProjectId>,
     /// The checkout that contains the directory, or the directory itself.
     pub(crate) root: String,
+    /// Projects that look alike or may have moved here.
+    pub(crate) similar: Vec<Project>,
 }
 
 impl ProjectLocation {
-    /// Finds the project with the closest directory above `directory`.
+    /// Finds the project of a directory; one that has moved is found again, which is reported.
     ///
-    /// A project at the root of the file system collects everything that belongs to no other project.
-    /// It is not used here: the location is then the directory itself.
-    pub(crate) fn find(projects: &[Project], directory: &Path) -> Self {
-        let real = fs_err::canonicalize(directory).unwrap_or_else(|_| directory.to_path_buf());
-        let above = |root: &&str| {
-            let root = Path::new(*root);
-            root.parent().is_some() && (real.starts_with(root) || directory.starts_with(root))
-        };
-        let closest = projects
-            .iter()
-            .flat_map(|project| project_directories(project).map(move |root| (project, root)))
-            .filter(|(_, root)| above(root))
-            .max_by_key(|(_, root)| Path::new(*root).components().count());
-        match closest {
-            Some((project, root)) => {
-                Self { project: Some(project.id.clone()), root: root.to_owned() }
-            }
-            None => Self { project: None, root: directory.to_string_lossy().into_owned() },
+    /// # Errors
+    ///
+    /// The directory is gone, or the database cannot be read.
+    pub(crate) fn find(engine: &Engine, ctx: &Context, directory: &Path) -> Result<Self, CliError> {
+        let found = engine.projects().locate(ctx, directory)?;
+        let DirectoryLocation { project, root, moved_from, similar } = found;
+        let root = root.to_string_lossy().into_owned();
+        if let Some(from) = moved_from {
+            let (from, to) = (text::sanitize_line(&from), text::sanitize_line(&root));
+            tracing::warn!(
+                "the project in {from} has moved to {to}; its sessions are found here now"
+            );
         }
+        Ok(Self { project: project.map(|project| project.id), root, similar })
     }
 
-    /// True if a session belongs to this checkout.
+    /// The checkout, for what acts on all of its sessions.
+    pub(crate) fn scope(&self) -> Option<CheckoutScope> {
+        let project = self.project.clone()?;
+        Some(CheckoutScope { project, root: PathBuf::from(&self.root) })
+    }
+
+    /// True if a session belongs to this checkout. Without a project there is none: sessions of
+    /// projects further down are theirs.
     pub(crate) fn contains_session(&self, session: &Session) -> bool {
-        let same = self.project.as_ref().is_none_or(|project| session.project == *project);
-        same && !session.directory.is_empty()
+        self.has_same_project(session)
+            && !session.directory.is_empty()
             && Path::new(&session.directory).starts_with(&self.root)
     }
 
     /// True if a session belongs to this project.
     pub(crate) fn has_same_project(&self, session: &Session) -> bool {
         self.project.as_ref() == Some(&session.project)
-    }
-}
-
-/// The directories of a project.
-fn project_directories(project: &Project) -> impl Iterator<Item = &str> {
-    let aliases = project.aliases.iter().filter(|alias| alias.kind == ProjectAliasKind::Directory);
-    std::iter::once(project.worktree.as_str())
-        .chain(project.sandboxes.iter().map(String::as_str))
-        .chain(aliases.map(|alias| alias.value.as_str()))
-        .filter(|root| !root.is_empty())
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn project(id: &str, worktree: &str, sandboxes: &[&str]) -> Project {
-        let time = json!({ "created": 1, "updated": 1 });
-        let value = json!({ "id": id, "worktree": worktree, "sandboxes": sandboxes, "time": time });
-        serde_json::from_value(value).expect("project")
-    }
-
-    #[test]
-    fn nearest_enclosing_project_wins() {
-        let projects = [
-            project("global", "/", &[]),
-            project("outer", "/home/ada", &[]),
-            project("inner", "/home/ada/p", &["/tmp/p-two"]),
-        ];
-        let find = |path: &str| ProjectLocation::find(&projects, Path::new(path));
-        let project = |path: &str| find(path).project.map(|id| id.to_string());
-        assert_eq!(project("/home/ada/p/src").as_deref(), Some("inner"));
-        assert_eq!(find("/home/ada/p/src").root, "/home/ada/p");
-        assert_eq!(project("/tmp/p-two").as_deref(), Some("inner"));
-        assert_eq!(project("/home/ada/pq").as_deref(), Some("outer"));
-        assert_eq!(project("/elsewhere"), None);
-        assert_eq!(find("/elsewhere").root, "/elsewhere");
     }
 }

@@ -1,5 +1,6 @@
 //! Text for terminals: escaped, truncated and wrapped by display width.
 
+use turnstone_core::lone_surrogates::to_display;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 /// Escapes control characters; line breaks and tabs become spaces.
@@ -14,6 +15,7 @@ pub(crate) fn sanitize_block(text: &str) -> String {
 
 /// Replaces every unsafe character that `kept` does not map to another one.
 fn sanitize_with(text: &str, kept: impl Fn(char) -> Option<char>) -> String {
+    let text = to_display(text);
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
         match kept(c) {
@@ -115,6 +117,23 @@ pub(crate) fn truncate_to_width(text: &str, limit: usize) -> String {
     short
 }
 
+/// Truncates the text with `…` at its start to `limit` columns: the end of a path says most.
+pub(crate) fn truncate_start(text: &str, limit: usize) -> String {
+    if text.width() <= limit {
+        return text.to_owned();
+    }
+    let mut used = 1; // the ellipsis
+    let mut kept: Vec<char> = Vec::new();
+    for c in text.chars().rev() {
+        used += c.width().unwrap_or(0);
+        if used > limit {
+            break;
+        }
+        kept.push(c);
+    }
+    std::iter::once('…').chain(kept.into_iter().rev()).collect()
+}
+
 /// Wraps the lines of a text between words at `limit` columns.
 pub(crate) fn wrap(text: &str, limit: Option<usize>) -> Vec<String> {
     let Some(limit) = limit else {
@@ -181,6 +200,8 @@ mod tests {
         assert_eq!(truncate_to_width("longer than that", 8), "longer…");
         assert_eq!(truncate_to_width("日本語です", 5), "日本…");
         assert_eq!(truncate_to_width("ab", 1), "…");
+        assert_eq!(truncate_start("src/a/b.rs", 6), "…/b.rs");
+        assert_eq!(truncate_start("日本語です", 5), "…です");
     }
 
     #[test]

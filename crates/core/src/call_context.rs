@@ -37,6 +37,12 @@ impl Actor {
     /// Names that no client may take.
     pub const RESERVED: [&'static str; 2] = ["turnstone", Self::IMPORT];
 
+    /// The actor of imports.
+    #[must_use]
+    pub fn import() -> Self {
+        Self(Self::IMPORT.to_owned())
+    }
+
     /// The actor of the store's own maintenance.
     #[must_use]
     pub fn system() -> Self {

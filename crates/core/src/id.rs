@@ -113,6 +113,8 @@ ids! {
     ChangeId "chg" "change set" Ascending;
     /// Identifies one operation: an undo, a redo, a jump, a checkpoint.
     OperationId "opn" "operation" Ascending;
+    /// Identifies one terminal of the server.
+    PtyId "pty" "terminal" Ascending;
     /// Identifies one workspace of a project.
     WorkspaceId "wrk" "workspace" Ascending;
 }

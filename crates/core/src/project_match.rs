@@ -3,8 +3,10 @@
 //! Owns the decision and nothing else; the facts about a directory are gathered by the caller.
 //! Aliases only find candidates: a project's id is computed when it is stored, and never again.
 
+use std::path::Path;
+
 use crate::id::ProjectId;
-use crate::model::{ProjectAlias, ProjectAliasKind};
+use crate::model::{FileIdentity, ProjectAlias, ProjectAliasKind, RecordedRoot};
 
 /// What is known of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -19,6 +21,8 @@ pub struct DirectoryFacts {
     pub shallow: bool,
     /// Its remote called origin, as `host/path`.
     pub origin: Option<String>,
+    /// Its identity in the file system; none if it is not known.
+    pub identity: Option<FileIdentity>,
 }
 
 /// A project and the facts it is found by.
@@ -28,6 +32,19 @@ pub struct ProjectCandidate {
     pub id: ProjectId,
     /// Its facts.
     pub aliases: Vec<ProjectAlias>,
+    /// Its directories when they were last opened.
+    pub roots: Vec<RecordedRoot>,
+}
+
+/// Whether a recorded directory is still where it was.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RootState {
+    /// It is.
+    InPlace,
+    /// Its path is free, or another directory has it.
+    Gone,
+    /// The path could not be examined: the directory may be there.
+    Unknown,
 }
 
 /// Which project a directory belongs to.
@@ -35,9 +52,17 @@ pub struct ProjectCandidate {
 pub enum ProjectMatch {
     /// This one, because of a fact only one project can have.
     Same(ProjectId, MatchReason),
+    /// This one: a directory of it has moved here. No other project could have been here.
+    Moved {
+        /// The project.
+        id: ProjectId,
+        /// Where the directory was.
+        from: String,
+    },
     /// Another clone of this one: root commit and origin are equal. The user is informed.
     Joined(ProjectId),
-    /// A new project, although these look alike; `project relink` would join them.
+    /// A new project, although these look alike, or one of them may have moved here; `project relink`
+    /// would join them.
     Separate {
         /// The projects that look alike, in the order they were given.
         hint: Vec<ProjectId>,
@@ -49,6 +74,8 @@ pub enum ProjectMatch {
 /// Why a directory is a project's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MatchReason {
+    /// It is the very directory that was recorded there.
+    Identity,
     /// It shares the git directory.
     CommonDir,
     /// It was seen there before.
@@ -63,6 +90,13 @@ impl DirectoryFacts {
             [only] if !self.shallow => Some(only),
             _ => None,
         }
+    }
+
+    /// The directory as it is recorded with its project; none without an identity.
+    #[must_use]
+    pub fn recorded_root(&self) -> Option<RecordedRoot> {
+        let identity = self.identity?;
+        Some(RecordedRoot { directory: self.directory.clone(), identity })
     }
 
     /// Every fact as an alias.
@@ -88,21 +122,67 @@ impl ProjectCandidate {
         };
         self.aliases.iter().any(|alias| alias.kind == kind && alias.value == value)
     }
+
+    /// True if this project recorded another directory at the path of `facts`: that one was moved or deleted.
+    #[must_use]
+    pub fn is_replaced_by(&self, facts: &DirectoryFacts) -> bool {
+        let Some(seen) = facts.identity else { return false };
+        let mut here = self.roots.iter().filter(|root| root.directory == facts.directory);
+        here.next().is_some_and(|first| {
+            let is_other = |root: &RecordedRoot| !root.identity.is_same_at_path(seen);
+            is_other(first) && here.all(is_other)
+        })
+    }
+
+    /// True if the shared git directory of `facts` is this project's, and its path was not given to another
+    /// repository.
+    fn has_common_dir(
+        &self,
+        facts: &DirectoryFacts,
+        state: &dyn Fn(&RecordedRoot) -> RootState,
+    ) -> bool {
+        let common_dir = facts.common_dir.as_deref();
+        let holds = |root: &&RecordedRoot| {
+            common_dir.is_some_and(|path| Path::new(path).starts_with(&root.directory))
+        };
+        let is_replaced = |root: &RecordedRoot| match root.directory == facts.directory {
+            true => self.is_replaced_by(facts),
+            false => state(root) == RootState::Gone,
+        };
+        self.has_alias(ProjectAliasKind::CommonDir, common_dir)
+            && !self.roots.iter().filter(holds).any(is_replaced)
+    }
 }
 
 /// Decides which project the directory of `facts` belongs to.
 ///
-/// The shared git directory says more than the path, because a path can be given to another
-/// repository. Root commit and origin join only when both are this project's own; if several
-/// projects have both, none is guessed. A root commit alone, and an origin alone, join nothing.
+/// A directory that is where it was recorded, or that has moved here for sure, says most: a path can be
+/// given to another directory, which then is not the project's. Then the shared git directory says more than
+/// the path. Root commit and
+/// origin join only when both are this project's own; if several projects have both, none is guessed. A
+/// root commit alone, and an origin alone, join nothing. `state` tells whether a recorded directory is still
+/// where it was; it is asked only about those that could be this one.
 #[must_use]
-pub fn match_project(projects: &[ProjectCandidate], facts: &DirectoryFacts) -> ProjectMatch {
-    let with =
-        |kind, value: Option<&str>| projects.iter().find(|project| project.has_alias(kind, value));
-    if let Some(project) = with(ProjectAliasKind::CommonDir, facts.common_dir.as_deref()) {
+pub fn match_project(
+    projects: &[ProjectCandidate],
+    facts: &DirectoryFacts,
+    state: &dyn Fn(&RecordedRoot) -> RootState,
+) -> ProjectMatch {
+    if let Some(id) = find_in_place(projects, facts) {
+        return ProjectMatch::Same(id, MatchReason::Identity);
+    }
+    let moved = find_moved(projects, facts, state);
+    if let [MovedCandidate { id, from, is_sure: true }] = moved.as_slice() {
+        return ProjectMatch::Moved { id: id.clone(), from: from.clone() };
+    }
+    if let Some(project) = projects.iter().find(|project| project.has_common_dir(facts, state)) {
         return ProjectMatch::Same(project.id.clone(), MatchReason::CommonDir);
     }
-    if let Some(project) = with(ProjectAliasKind::Directory, Some(&facts.directory)) {
+    let was_here = |project: &&ProjectCandidate| {
+        project.has_alias(ProjectAliasKind::Directory, Some(&facts.directory))
+    };
+    let mut here = projects.iter().filter(was_here);
+    if let Some(project) = here.find(|project| !project.is_replaced_by(facts)) {
         return ProjectMatch::Same(project.id.clone(), MatchReason::Directory);
     }
     let same_root = |project: &&ProjectCandidate| {
@@ -113,13 +193,105 @@ pub fn match_project(projects: &[ProjectCandidate], facts: &DirectoryFacts) -> P
         project.has_alias(ProjectAliasKind::Origin, facts.origin.as_deref())
     };
     let mut clones = alike.iter().filter(same_origin);
-    match (clones.next(), clones.next()) {
-        (Some(only), None) => ProjectMatch::Joined(only.id.clone()),
-        _ if alike.is_empty() => ProjectMatch::New,
-        _ => ProjectMatch::Separate {
-            hint: alike.iter().map(|project| project.id.clone()).collect(),
-        },
+    if let (Some(only), None) = (clones.next(), clones.next()) {
+        return ProjectMatch::Joined(only.id.clone());
     }
+    let mut hint: Vec<ProjectId> = moved.into_iter().map(|it| it.id).collect();
+    for project in projects.iter().filter(was_here).chain(alike) {
+        if !hint.contains(&project.id) {
+            hint.push(project.id.clone());
+        }
+    }
+    if hint.is_empty() { ProjectMatch::New } else { ProjectMatch::Separate { hint } }
+}
+
+/// True if the directory of `facts` may be one that a project recorded elsewhere.
+#[must_use]
+pub fn may_have_moved(
+    projects: &[ProjectCandidate],
+    facts: &DirectoryFacts,
+    state: &dyn Fn(&RecordedRoot) -> RootState,
+) -> bool {
+    !find_moved(projects, facts, state).is_empty()
+}
+
+/// How much two identities say.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum IdentityMatch {
+    /// The same directory.
+    Same,
+    /// Perhaps: the inode number may have been used again, or the device has another number since.
+    Possible,
+    /// Another directory.
+    Different,
+}
+
+fn compare_identity(recorded: FileIdentity, seen: FileIdentity) -> IdentityMatch {
+    let same_device = recorded.device == seen.device;
+    match (recorded.born, seen.born) {
+        _ if recorded.inode != seen.inode => IdentityMatch::Different,
+        (Some(then), Some(now)) if then != now => IdentityMatch::Different,
+        (Some(_), Some(_)) if same_device => IdentityMatch::Same,
+        (Some(_), Some(_)) => IdentityMatch::Possible,
+        _ if same_device => IdentityMatch::Possible,
+        _ => IdentityMatch::Different,
+    }
+}
+
+/// The one project whose recorded directory is here, by path and identity.
+fn find_in_place(projects: &[ProjectCandidate], facts: &DirectoryFacts) -> Option<ProjectId> {
+    let seen = facts.identity?;
+    let is_here = |root: &RecordedRoot| {
+        root.directory == facts.directory
+            && compare_identity(root.identity, seen) == IdentityMatch::Same
+    };
+    let mut here = projects.iter().filter(|project| project.roots.iter().any(is_here));
+    match (here.next(), here.next()) {
+        (Some(only), None) => Some(only.id.clone()),
+        _ => None,
+    }
+}
+
+/// A project that a directory may have come from.
+struct MovedCandidate {
+    id: ProjectId,
+    from: String,
+    is_sure: bool,
+}
+
+/// The projects of which a recorded directory may have moved here, each once.
+fn find_moved(
+    projects: &[ProjectCandidate],
+    facts: &DirectoryFacts,
+    state: &dyn Fn(&RecordedRoot) -> RootState,
+) -> Vec<MovedCandidate> {
+    let mut found: Vec<MovedCandidate> = Vec::new();
+    let Some(seen) = facts.identity else { return found };
+    for project in projects {
+        for root in project.roots.iter().filter(|root| root.directory != facts.directory) {
+            let same = compare_identity(root.identity, seen);
+            if same == IdentityMatch::Different {
+                continue;
+            }
+            // The first commit of the same inode: not a number that was used again.
+            let is_proven = same == IdentityMatch::Same
+                || project.has_alias(ProjectAliasKind::RootCommit, facts.root_commit());
+            let is_sure = match state(root) {
+                RootState::InPlace => continue,
+                RootState::Gone => is_proven,
+                RootState::Unknown => false,
+            };
+            match found.iter_mut().find(|it| it.id == project.id) {
+                // Which of its directories it was is unknown.
+                Some(known) => known.is_sure = false,
+                None => {
+                    let (id, from) = (project.id.clone(), root.directory.clone());
+                    found.push(MovedCandidate { id, from, is_sure });
+                }
+            }
+        }
+    }
+    found
 }
 
 /// The aliases a project gains from a directory that was found to be its own.
@@ -190,11 +362,34 @@ mod tests {
             root_commits: vec![ROOT.into()],
             shallow: false,
             origin: origin.map(Into::into),
+            identity: None,
+        }
+    }
+
+    /// With every recorded directory gone.
+    fn match_project_in(projects: &[ProjectCandidate], facts: &DirectoryFacts) -> ProjectMatch {
+        match_project(projects, facts, &|_| RootState::Gone)
+    }
+
+    fn identity(inode: u64, born: Option<i64>) -> Option<FileIdentity> {
+        Some(FileIdentity { device: 1, inode, born })
+    }
+
+    /// A plain directory.
+    fn folder(directory: &str, inode: u64, born: Option<i64>) -> DirectoryFacts {
+        DirectoryFacts {
+            directory: directory.into(),
+            identity: identity(inode, born),
+            ..DirectoryFacts::default()
         }
     }
 
     fn known(id: &str, facts: &DirectoryFacts) -> ProjectCandidate {
-        ProjectCandidate { id: id.parse().expect("a project id"), aliases: facts.aliases() }
+        ProjectCandidate {
+            id: id.parse().expect("a project id"),
+            aliases: facts.aliases(),
+            roots: facts.recorded_root().into_iter().collect(),
+        }
     }
 
     fn id(text: &str) -> ProjectId {
@@ -234,17 +429,17 @@ mod tests {
         let here = clone_at("/a", Some("host/a"));
         let projects = [known("one", &here)];
         assert_eq!(
-            match_project(&projects, &here),
+            match_project_in(&projects, &here),
             ProjectMatch::Same(id("one"), MatchReason::CommonDir)
         );
         let worktree = DirectoryFacts { directory: "/a-feature".into(), ..here.clone() };
         assert_eq!(
-            match_project(&projects, &worktree),
+            match_project_in(&projects, &worktree),
             ProjectMatch::Same(id("one"), MatchReason::CommonDir)
         );
         let without_git = DirectoryFacts { directory: "/a".into(), ..DirectoryFacts::default() };
         assert_eq!(
-            match_project(&projects, &without_git),
+            match_project_in(&projects, &without_git),
             ProjectMatch::Same(id("one"), MatchReason::Directory)
         );
     }
@@ -256,7 +451,7 @@ mod tests {
         let projects = [known("one", &a), known("two", &b)];
         let moved = DirectoryFacts { directory: "/a".into(), ..b };
         assert_eq!(
-            match_project(&projects, &moved),
+            match_project_in(&projects, &moved),
             ProjectMatch::Same(id("two"), MatchReason::CommonDir)
         );
     }
@@ -266,7 +461,7 @@ mod tests {
     fn root_commit_and_origin_join_a_clone() {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
         let second = clone_at("/b", Some("host/a"));
-        assert_eq!(match_project(&projects, &second), ProjectMatch::Joined(id("one")));
+        assert_eq!(match_project_in(&projects, &second), ProjectMatch::Joined(id("one")));
     }
 
     /// Proves R31.
@@ -282,8 +477,8 @@ mod tests {
         ];
         let fork = clone_at("/f", Some("host/fork"));
         let expected = ProjectMatch::Separate { hint: vec![id("one"), id("two")] };
-        assert_eq!(match_project(&projects, &fork), expected);
-        assert_eq!(match_project(&projects, &clone_at("/g", None)), expected);
+        assert_eq!(match_project_in(&projects, &fork), expected);
+        assert_eq!(match_project_in(&projects, &clone_at("/g", None)), expected);
     }
 
     /// Proves R31.
@@ -295,7 +490,7 @@ mod tests {
         ];
         let third = clone_at("/c", Some("host/a"));
         let expected = ProjectMatch::Separate { hint: vec![id("one"), id("two")] };
-        assert_eq!(match_project(&projects, &third), expected);
+        assert_eq!(match_project_in(&projects, &third), expected);
     }
 
     /// Proves R31.
@@ -304,7 +499,7 @@ mod tests {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
         let rewritten =
             DirectoryFacts { root_commits: vec!["ff".into()], ..clone_at("/b", Some("host/a")) };
-        assert_eq!(match_project(&projects, &rewritten), ProjectMatch::New);
+        assert_eq!(match_project_in(&projects, &rewritten), ProjectMatch::New);
     }
 
     /// Proves R31.
@@ -313,7 +508,7 @@ mod tests {
         let projects = [known("one", &clone_at("/a", Some("host/a")))];
         let shallow = DirectoryFacts { shallow: true, ..clone_at("/b", Some("host/a")) };
         assert_eq!(shallow.root_commit(), None);
-        assert_eq!(match_project(&projects, &shallow), ProjectMatch::New);
+        assert_eq!(match_project_in(&projects, &shallow), ProjectMatch::New);
         assert_eq!(new_project_id(&projects, &shallow), None);
         // Nor does it record one that would attract others.
         assert!(shallow.aliases().iter().all(|alias| alias.kind != ProjectAliasKind::RootCommit));
@@ -329,7 +524,7 @@ mod tests {
         one.aliases.extend(gained_aliases(&one, &renamed));
         let clone_of_b = clone_at("/b", Some("host/b"));
         let expected = ProjectMatch::Separate { hint: vec![id("one")] };
-        assert_eq!(match_project(&[one], &clone_of_b), expected);
+        assert_eq!(match_project_in(&[one], &clone_of_b), expected);
     }
 
     /// Proves R31.
@@ -342,7 +537,7 @@ mod tests {
         assert_eq!(one.aliases.len(), 4);
         assert_eq!(gained_aliases(&one, &clone_at("/a", Some("host/a"))), []);
         let second = clone_at("/b", Some("host/a"));
-        assert_eq!(match_project(&[one], &second), ProjectMatch::Joined(id("one")));
+        assert_eq!(match_project_in(&[one], &second), ProjectMatch::Joined(id("one")));
     }
 
     /// Proves R31.
@@ -353,6 +548,82 @@ mod tests {
         assert_eq!(new_project_id(&[known(ROOT, &here)], &clone_at("/b", None)), None);
         let two = DirectoryFacts { root_commits: vec![ROOT.into(), "ff".into()], ..here };
         assert_eq!(new_project_id(&[], &two), None);
-        assert_eq!(match_project(&[], &DirectoryFacts::default()), ProjectMatch::New);
+        assert_eq!(match_project_in(&[], &DirectoryFacts::default()), ProjectMatch::New);
+    }
+
+    /// Proves R31.
+    #[test]
+    fn moved_directory_matches_by_identity() {
+        let projects =
+            [known("one", &folder("/a", 1, Some(7))), known("two", &folder("/b", 2, Some(7)))];
+        let moved = ProjectMatch::Moved { id: id("one"), from: "/a".into() };
+        assert_eq!(match_project_in(&projects, &folder("/new", 1, Some(7))), moved);
+        // It took the place of another project.
+        assert_eq!(match_project_in(&projects, &folder("/b", 1, Some(7))), moved);
+        let here = ProjectMatch::Same(id("one"), MatchReason::Identity);
+        assert_eq!(match_project_in(&projects, &folder("/a", 1, Some(7))), here);
+    }
+
+    /// Proves R31.
+    #[test]
+    fn another_directory_at_a_recorded_path_is_only_named() {
+        let old = folder("/a", 1, Some(7));
+        let named = ProjectMatch::Separate { hint: vec![id("one")] };
+        assert_eq!(match_project_in(&[known("one", &old)], &folder("/a", 2, Some(8))), named);
+        // A new repository there has the same path for its git directory.
+        let repository = DirectoryFacts { identity: identity(1, Some(7)), ..clone_at("/a", None) };
+        let fresh = DirectoryFacts {
+            identity: identity(2, Some(8)),
+            root_commits: Vec::new(),
+            ..clone_at("/a", None)
+        };
+        assert_eq!(match_project_in(&[known("one", &repository)], &fresh), named);
+        // A device may have another number after it was mounted again.
+        let again = FileIdentity { device: 2, inode: 1, born: Some(7) };
+        let mounted = DirectoryFacts { identity: Some(again), ..old.clone() };
+        let same = ProjectMatch::Same(id("one"), MatchReason::Directory);
+        assert_eq!(match_project_in(&[known("one", &old)], &mounted), same);
+    }
+
+    /// Proves R31.
+    #[test]
+    fn directory_that_is_still_in_place_has_not_moved() {
+        let projects = [known("one", &folder("/a", 1, Some(7)))];
+        let found = |state| match_project(&projects, &folder("/bound", 1, Some(7)), &|_| state);
+        assert_eq!(found(RootState::InPlace), ProjectMatch::New);
+        let unsure = ProjectMatch::Separate { hint: vec![id("one")] };
+        assert_eq!(found(RootState::Unknown), unsure, "a missing answer is not a no");
+        // A copy has an inode of its own.
+        assert_eq!(match_project_in(&projects, &folder("/copy", 3, Some(9))), ProjectMatch::New);
+    }
+
+    /// Proves R31.
+    #[test]
+    fn reused_inode_is_not_a_move() {
+        let projects = [known("one", &folder("/a", 1, Some(7)))];
+        assert_eq!(match_project_in(&projects, &folder("/new", 1, Some(8))), ProjectMatch::New);
+        // Without birth times nobody knows.
+        let unsure = ProjectMatch::Separate { hint: vec![id("one")] };
+        let without = [known("one", &folder("/a", 1, None))];
+        for known in [&projects, &without] {
+            assert_eq!(match_project_in(known, &folder("/new", 1, None)), unsure);
+        }
+        // The first commit decides it.
+        let repository = DirectoryFacts { identity: identity(1, None), ..clone_at("/a", None) };
+        let moved = DirectoryFacts { identity: identity(1, None), ..clone_at("/new", None) };
+        let expected = ProjectMatch::Moved { id: id("one"), from: "/a".into() };
+        assert_eq!(match_project_in(&[known("one", &repository)], &moved), expected);
+    }
+
+    /// Proves R31.
+    #[test]
+    fn several_moved_candidates_are_only_named() {
+        let projects =
+            [known("one", &folder("/a", 1, Some(7))), known("two", &folder("/b", 1, Some(7)))];
+        let unsure = ProjectMatch::Separate { hint: vec![id("one"), id("two")] };
+        assert_eq!(match_project_in(&projects, &folder("/new", 1, Some(7))), unsure);
+        // What is known by its path needs no guess.
+        let there = ProjectMatch::Same(id("two"), MatchReason::Identity);
+        assert_eq!(match_project_in(&projects, &folder("/b", 1, Some(7))), there);
     }
 }

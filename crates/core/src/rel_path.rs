@@ -4,6 +4,8 @@
 
 use std::fmt;
 
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Why bytes are not a path inside a worktree.
@@ -166,30 +168,44 @@ impl std::str::FromStr for RelPath {
     }
 }
 
-/// How a path is written down: as text where it is text, else byte by byte.
+/// How a path is written down that is not text: byte by byte.
 #[derive(Serialize, Deserialize)]
-#[serde(untagged)]
-enum EncodedPath {
-    Text(String),
-    Bytes { bytes: Vec<u8> },
+struct EncodedBytes {
+    bytes: Vec<u8>,
 }
 
 impl Serialize for RelPath {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match std::str::from_utf8(&self.0) {
             Ok(text) => serializer.serialize_str(text),
-            Err(_) => EncodedPath::Bytes { bytes: self.0.clone() }.serialize(serializer),
+            Err(_) => EncodedBytes { bytes: self.0.clone() }.serialize(serializer),
         }
     }
 }
 
 impl<'de> Deserialize<'de> for RelPath {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        let bytes = match EncodedPath::deserialize(deserializer)? {
-            EncodedPath::Text(text) => text.into_bytes(),
-            EncodedPath::Bytes { bytes } => bytes,
-        };
-        Self::new(bytes).map_err(serde::de::Error::custom)
+        deserializer.deserialize_any(RelPathVisitor)
+    }
+}
+
+/// Reads both ways of writing a path. An untagged enumeration would read numbers before it knows what they are for.
+struct RelPathVisitor;
+
+impl<'de> Visitor<'de> for RelPathVisitor {
+    type Value = RelPath;
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("a path as text, or an object with its `bytes`")
+    }
+
+    fn visit_str<E: serde::de::Error>(self, text: &str) -> Result<RelPath, E> {
+        RelPath::new(text).map_err(E::custom)
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, map: A) -> Result<RelPath, A::Error> {
+        let read = EncodedBytes::deserialize(MapAccessDeserializer::new(map))?;
+        RelPath::new(read.bytes).map_err(serde::de::Error::custom)
     }
 }
 

@@ -168,6 +168,13 @@ pub fn interrupt_call(state: &ToolState, reason: &str, now: EpochMillis) -> Opti
     })
 }
 
+/// True for what [`interrupt_call`] makes of an open call.
+#[must_use]
+pub fn is_interrupted(state: &ToolState) -> bool {
+    let ToolState::Error { metadata: Some(metadata), .. } = state else { return false };
+    metadata.get("interrupted") == Some(&Value::Bool(true))
+}
+
 /// The metadata of an interrupted call; a value that is not an object is stored under `value`.
 fn interrupted_metadata(metadata: Option<&Value>) -> Value {
     let mut map = match metadata {

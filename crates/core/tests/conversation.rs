@@ -1,5 +1,7 @@
 //! Compaction and forks over whole conversations: the cases of 12.2, 12.4 and 5.4.
 
+mod support;
+
 use serde_json::{Value, json};
 use turnstone_core::context::{
     CompactionSettings, ContextMessage, ModelLimits, PromotedPrompt, completed_compactions,
@@ -10,31 +12,10 @@ use turnstone_core::fork::{
     ForkError, NewFork, RenamedMessages, fork_session, plan_fork, rename_references,
 };
 use turnstone_core::id::{MessageId, PartId, SessionId};
-use turnstone_core::model::{Message, MessageBody, Part, PartBody, Session};
+use turnstone_core::model::{MessageBody, Part, PartBody, Session};
 use turnstone_core::time::EpochMillis;
 
-const SESSION: &str = "ses_one";
-
-fn message(id: &str, body: Value, parts: &[Value]) -> ContextMessage {
-    let id: MessageId = format!("msg_{id}").parse().expect("an id");
-    let session: SessionId = SESSION.parse().expect("an id");
-    let part = |(index, body): (usize, &Value)| Part {
-        id: format!("prt_{}-{index}", &id.as_str()[4..]).parse().expect("an id"),
-        session: session.clone(),
-        message: id.clone(),
-        body: serde_json::from_value(body.clone()).expect("a part"),
-    };
-    let parts = parts.iter().enumerate().map(part).collect();
-    let body: MessageBody = serde_json::from_value(body).expect("a message");
-    (Message { id, session, body }, parts)
-}
-
-fn user_with(id: &str, parts: &[Value]) -> ContextMessage {
-    let model = json!({ "providerID": "p", "modelID": "m" });
-    let body =
-        json!({ "role": "user", "time": { "created": 1 }, "agent": "build", "model": model });
-    message(id, body, parts)
-}
+use support::conversation_messages::{message, user_with};
 
 fn user(id: &str) -> ContextMessage {
     user_with(id, &[json!({ "type": "text", "text": id })])

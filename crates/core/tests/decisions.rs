@@ -9,8 +9,8 @@ use turnstone_core::event::EventKind;
 use turnstone_core::id::ChangeId;
 use turnstone_core::operation::{OperationKind, UndoExtent};
 use turnstone_core::permission::{
-    BuiltinAgent, PermissionRule, RuleAction, RuleLayer, RuleSource, explain_each_layer,
-    matches_wildcard, parse_rule_file,
+    BuiltinAgent, PermissionFile, PermissionRule, RuleAction, RuleLayer, RuleSource,
+    explain_each_layer, matches_wildcard,
 };
 use turnstone_core::redact::{redact, redact_prose, redact_text};
 use turnstone_core::rel_path::RelPath;
@@ -109,6 +109,7 @@ fn windows_that_only_touch_do_not_contend() {
         evidence: Evidence::Window,
         span,
         paths: BTreeSet::from([path("a")]),
+        shared: BTreeSet::new(),
     };
     let undone = BTreeSet::from([id("chg_one")]);
     let check =
@@ -181,11 +182,14 @@ fn each_layer_is_explained_alone_weakest_first() {
 /// Proves R38.
 #[test]
 fn commas_between_rules_are_kept_without_trailing_ones() {
-    let read = |text: &str| parse_rule_file(text, "/home/user").expect("a valid file").len();
+    let read = |text: &str| {
+        let file = PermissionFile::parse(text).expect("a valid file");
+        file.shared_rules("/home/user").expect("valid rules").len()
+    };
 
     assert_eq!(read(r#"{"permission": {"edit": "allow", "bash": "ask"}, "list": [1, 2]}"#), 2);
     assert_eq!(read(r#"{"list": [1, 2, 3], "permission": {"edit": "allow"}}"#), 1);
-    assert!(parse_rule_file("{\"permission\": {\"edit\": \"allow\" /x*/ }}", "/").is_err());
+    assert!(PermissionFile::parse("{\"permission\": {\"edit\": \"allow\" /x*/ }}").is_err());
 }
 
 #[test]

@@ -265,6 +265,9 @@ fn outputs_are_truncated_and_sizes_match_json() {
     let text = "äöü\n[Tool output truncated for compaction: omitted 2 chars]";
     let found = seen_by(&cut, std::slice::from_ref(&entry));
     assert_eq!(found[1], result(&json!({ "type": "text", "text": text })));
+    let whole = ModelTarget { output_limit: Some(5), ..same() };
+    let found = seen_by(&whole, std::slice::from_ref(&entry));
+    assert_eq!(found[1], result(&json!({ "type": "text", "text": "äöüß!" })));
     let json = visible(std::slice::from_ref(&entry)).to_string();
     let size = estimate_model_tokens(&[entry], &same());
     assert!(size.abs_diff(json.len() as u64 / 4) <= 2, "{size} of {}", json.len());

@@ -181,11 +181,11 @@ fn explanation_names_rule_and_source() {
 #[test]
 fn only_user_denial_is_final() {
     let (allow, deny) = (rules(&[("bash", "*", Allow)]), rules(&[("bash", "rm *", Deny)]));
-    for later in RuleSource::ALL {
+    for later in RuleSource::ALL.into_iter().filter(|it| *it != RuleSource::UnknownAgent) {
         let layers = [layer(RuleSource::User, &deny), layer(later, &allow)];
         let found = explain_decision("bash", "rm x", &layers);
         // Within the user's own configuration the last match decides, as everywhere.
-        let expected = if later == RuleSource::User { Allow } else { Deny };
+        let expected = if later.is_of_user() { Allow } else { Deny };
         assert_eq!((found.action, found.is_final), (expected, expected == Deny), "{later:?}");
         assert_eq!(explain_decision("bash", "ls", &layers).action, Allow, "{later:?}");
     }
@@ -221,7 +221,7 @@ proptest! {
         permission in select(vec!["bash", "revert", "delete", "forget"]),
         pattern in select(vec!["a", "rm x", "other"]),
     ) {
-        let others: Vec<_> = others.into_iter().filter(|(it, _)| *it != RuleSource::User).collect();
+        let others: Vec<_> = others.into_iter().filter(|(it, _)| !it.is_of_user()).collect();
         let mut layers: Vec<RuleLayer<'_>> =
             others.iter().map(|(source, rules)| layer(*source, rules)).collect();
         layers.insert(layers.len() / 2, layer(RuleSource::User, &user));
@@ -239,6 +239,37 @@ proptest! {
                 }
             }
         }
+    }
+}
+
+/// Proves R38.
+#[test]
+fn only_an_approval_allows_an_unknown_agent_anything() {
+    let (allow, deny) = (rules(&[("bash", "*", Allow)]), rules(&[("bash", "rm *", Deny)]));
+    let ask = rules(&[("*", "*", Ask)]);
+    let unknown = layer(RuleSource::UnknownAgent, &ask);
+    for source in RuleSource::ALL {
+        let found = explain_decision("bash", "ls", &[unknown, layer(source, &allow)]);
+        let expected = if source == RuleSource::Approval { Allow } else { Ask };
+        assert_eq!(found.action, expected, "{source:?}");
+        let denied = explain_decision("bash", "rm x", &[unknown, layer(source, &deny)]);
+        let expected = if source == RuleSource::UnknownAgent { Ask } else { Deny };
+        assert_eq!(denied.action, expected, "a denial stays: {source:?}");
+    }
+}
+
+/// Proves R37, R38.
+#[test]
+fn agent_that_may_do_nothing_closes_no_gate_to_a_person() {
+    let nothing = rules(&[("*", "*", Deny)]);
+    let revert = rules(&[("revert", "*", Deny)]);
+    for source in [RuleSource::Agent, RuleSource::UserForAgent, RuleSource::ProjectForAgent] {
+        let decide = |caller, rules| {
+            decide_gate(GatedOperation::Revert, "a", caller, &[layer(source, rules)]).action
+        };
+        assert_eq!(decide(GateCaller::Person, &nothing), Allow, "{source:?}");
+        assert_eq!(decide(GateCaller::Model, &nothing), Deny, "{source:?}");
+        assert_eq!(decide(GateCaller::Person, &revert), Deny, "named: {source:?}");
     }
 }
 

@@ -1,33 +1,16 @@
 //! What a summary is made from: the transcript of a conversation, and prompts that are asked again.
 
+mod support;
+
 use serde_json::{Value, json};
 use turnstone_core::context::{
     ContextMessage, completed_compactions, render_transcript, replay_prompt_parts,
     summarized_request,
 };
-use turnstone_core::id::{MessageId, SessionId};
-use turnstone_core::model::{Message, MessageBody, Part, PartBody};
+use turnstone_core::id::MessageId;
+use turnstone_core::model::PartBody;
 
-fn message(id: &str, body: Value, parts: &[Value]) -> ContextMessage {
-    let id: MessageId = format!("msg_{id}").parse().expect("an id");
-    let session: SessionId = "ses_one".parse().expect("an id");
-    let part = |(index, body): (usize, &Value)| Part {
-        id: format!("prt_{}-{index}", &id.as_str()[4..]).parse().expect("an id"),
-        session: session.clone(),
-        message: id.clone(),
-        body: serde_json::from_value(body.clone()).expect("a part"),
-    };
-    let parts = parts.iter().enumerate().map(part).collect();
-    let body: MessageBody = serde_json::from_value(body).expect("a message");
-    (Message { id, session, body }, parts)
-}
-
-fn user(id: &str, parts: &[Value]) -> ContextMessage {
-    let model = json!({ "providerID": "p", "modelID": "m" });
-    let body =
-        json!({ "role": "user", "time": { "created": 1 }, "agent": "build", "model": model });
-    message(id, body, parts)
-}
+use support::conversation_messages::{message, user_with};
 
 fn assistant(id: &str, parent: &str, more: &Value, parts: &[Value]) -> ContextMessage {
     let zero =
@@ -68,7 +51,7 @@ fn paragraphs(messages: &[ContextMessage]) -> Vec<String> {
 fn transcript_says_who_wrote_what() {
     let ignored = json!({ "type": "text", "text": "not for models", "ignored": true });
     let shown = paragraphs(&[
-        user("a", &[text("fix it"), ignored, text(""), file("image/png"), file("text/plain")]),
+        user_with("a", &[text("fix it"), ignored, text(""), file("image/png"), file("text/plain")]),
         assistant(
             "b",
             "a",
@@ -119,7 +102,7 @@ fn transcript_shows_results_of_calls_up_to_a_limit() {
 
 #[test]
 fn prompt_is_asked_again_without_media_and_compaction() {
-    let (_, parts) = user(
+    let (_, parts) = user_with(
         "a",
         &[
             text("fix it"),
@@ -138,7 +121,7 @@ fn prompt_is_asked_again_without_media_and_compaction() {
 
 #[test]
 fn each_summary_completes_its_own_request() {
-    let request = |id: &str| user(id, &[json!({ "type": "compaction", "auto": true })]);
+    let request = |id: &str| user_with(id, &[json!({ "type": "compaction", "auto": true })]);
     let finished = json!({ "summary": true, "finish": "stop" });
     let messages = [
         request("a"),

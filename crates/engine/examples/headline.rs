@@ -15,7 +15,9 @@ use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
+use turnstone_core::change::FileChange;
 use turnstone_core::model::Message;
+use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnOutcome;
 use turnstone_engine::{
@@ -51,7 +53,7 @@ fn measure(seed: &str, steps: &str, files: &str) -> Fallible {
     let (steps, files) = (steps.parse()?, files.parse()?);
     let play = play::play(&std::env::current_exe()?, seed.parse()?, steps, files)?;
     let took = started.elapsed().as_secs_f64();
-    say(&json!({ "files": files, "steps": steps, "seconds": took, "counts": play.shown() }))
+    say(&json!({ "files": files, "steps": steps, "seconds": took, "counts": play.counts() }))
 }
 
 /// One line in one write, so that a reader never sees half of an answer.
@@ -87,7 +89,7 @@ fn work(dir: &Path, session: &str) -> Fallible {
         call: None,
         orders: 0,
     };
-    agent.settle()?;
+    agent.prepare()?;
     say(&json!({ "ok": agent.facts()? }))?;
     for line in std::io::stdin().lock().lines() {
         let order: Value = serde_json::from_str(&line?)?;
@@ -118,7 +120,7 @@ impl Agent {
     }
 
     /// Makes what a first start needs, and finishes what others left.
-    fn settle(&self) -> Fallible {
+    fn prepare(&self) -> Fallible {
         let root = self.dir.join("work");
         let store = self.engine.store();
         let project = json!({"id": "p", "worktree": root, "time": {"created": 1, "updated": 1}});
@@ -135,7 +137,7 @@ impl Agent {
         Ok(())
     }
 
-    /// What the ledger says of this session, and of everything that must not be stuck.
+    /// What the database holds of this session, and of everything that must not be stuck.
     fn facts(&self) -> Fallible<Value> {
         let name = &self.session;
         let facts = self.engine.store().read(&self.ctx(), |r| {
@@ -145,8 +147,9 @@ impl Agent {
                 .iter()
                 .map(|row| {
                     json!({ "id": row.set.id, "turn": row.set.turn, "evidence": row.set.evidence,
-                        "open": row.closed.is_none(), "not_covered": row.not_covered,
-                        "paths": row.set.changes.iter().map(|it| &it.path).collect::<Vec<_>>() })
+                        "open": row.closed.is_none(),
+                        "paths": file_paths(&row.set.changes),
+                        "uncovered": uncovered_paths(&row.set.changes) })
                 })
                 .collect();
             let turns: Vec<Value> = r
@@ -165,7 +168,7 @@ impl Agent {
                         "open": operation.done.is_none() })
                 })
                 .collect();
-            let expired: Vec<_> = r.expiry().expired_turns(name)?.into_keys().collect();
+            let expired: Vec<_> = r.undo_expiry().expired_turns(name)?.into_keys().collect();
             Ok(json!({ "changes": changes, "turns": turns, "operations": operations,
                 "expired": expired }))
         })?;
@@ -199,8 +202,8 @@ impl Agent {
                 let turn = self.turn.as_ref().ok_or("no turn")?;
                 let call = self.call.take().ok_or("no call")?;
                 let closed = self.engine.tool_calls().close(&ctx, turn, &call)?;
-                let paths: Vec<_> = closed.changes.iter().map(|it| it.path.clone()).collect();
-                Ok(json!({ "paths": paths, "not_covered": closed.not_covered }))
+                let paths = file_paths(&closed.changes);
+                Ok(json!({ "paths": paths, "uncovered": uncovered_paths(&closed.changes) }))
             }
             "end" => {
                 let turn = self.turn.take().ok_or("no turn")?;
@@ -258,7 +261,18 @@ impl Agent {
         let gap = cursors.windows(2).find(|pair| pair[1] != pair[0] + 1).map(<[i64]>::to_vec);
         let handle = self.engine.snapshots().open(&self.dir.join("work"), ctx.now)?;
         let used = handle.reader().usage()?;
-        let open = self.engine.store().read(&ctx, |r| r.expiry().unfinished())?;
+        let open = self.engine.store().read(&ctx, |r| r.undo_expiry().unfinished())?;
         Ok(json!({ "gap": gap, "used": used, "expiring": open.len() }))
     }
+}
+
+/// The files among what changed; the model knows no directories.
+fn file_paths(changes: &[FileChange]) -> Vec<&RelPath> {
+    let files = changes.iter().filter(|change| !change.is_directory_only());
+    files.map(|change| &change.path).collect()
+}
+
+/// The paths of which one side is not known.
+fn uncovered_paths(changes: &[FileChange]) -> Vec<&RelPath> {
+    changes.iter().filter(|change| !change.is_covered()).map(|change| &change.path).collect()
 }

@@ -3,7 +3,8 @@
 //! `space DIR fill COUNT` plays so many turns in a store with room for a few, and says each that has
 //! ended. `space DIR guards COUNT` undoes so many turns, two hours apart, around what a person wrote.
 //! `space DIR fork` copies the session. `space DIR secret TEXT` plays a turn that writes it into
-//! `.env` and speaks of it, `space DIR forget PATTERN` forgets paths.
+//! `.env` and speaks of it, `space DIR forget PATTERN` forgets paths. `space DIR delete` deletes the session, says so,
+//! and then removes what it left.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -40,9 +41,11 @@ fn main() -> Fallible {
         [dir, "fork"] => fork(Path::new(dir))?,
         [dir, "secret", text] => secret(Path::new(dir), text)?,
         [dir, "forget", pattern] => forget(Path::new(dir), pattern)?,
+        [dir, "delete"] => delete(Path::new(dir))?,
         _ => {
             return Err(
-                "usage: space DIR fill | guards COUNT | fork | secret TEXT | forget PATTERN".into(),
+                "usage: space DIR fill | guards COUNT | fork | secret TEXT | forget PATTERN | delete"
+                    .into(),
             );
         }
     }
@@ -184,10 +187,23 @@ fn secret(dir: &Path, text: &str) -> Fallible {
 
 fn forget(dir: &Path, pattern: &str) -> Fallible {
     let engine = open(dir)?;
-    let plan =
-        engine.maintenance().forgets().plan(&ctx(), &dir.join("work"), &[pattern.to_owned()])?;
-    engine.maintenance().forgets().apply(&ctx(), &plan)?;
+    let plan = engine.maintenance().path_erasure().plan(
+        &ctx(),
+        &dir.join("work"),
+        &[pattern.to_owned()],
+    )?;
+    engine.maintenance().path_erasure().apply(&ctx(), &plan)?;
     say("forgotten")
+}
+
+fn delete(dir: &Path) -> Fallible {
+    let engine = open(dir)?;
+    // The words are in the search index, as after any search.
+    engine.store().session_search().index_batches(&ctx(), usize::MAX)?;
+    engine.store().delete_session(&ctx(), &"ses_a".parse()?)?;
+    say("deleted")?;
+    engine.maintenance().session_erasure().finish_deletions(&ctx())?;
+    say("erased")
 }
 
 fn fork(dir: &Path) -> Fallible {

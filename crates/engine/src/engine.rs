@@ -1,4 +1,4 @@
-//! The engine: opens the ledger and owns the services over it.
+//! The engine: opens the database and owns the services over it.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub struct Engine {
 }
 
 impl Engine {
-    /// Opens the ledger, which ends the turns of dead processes.
+    /// Opens the database, which ends the turns of dead processes.
     ///
     /// What those did to files, and what else they left half done, is found out and finished by
     /// [`Maintenance::recover_all`]: the caller runs it next, and a process that runs for long calls
@@ -40,18 +40,18 @@ impl Engine {
     ///
     /// # Errors
     ///
-    /// The ledger cannot be opened.
+    /// The database cannot be opened.
     pub fn open(settings: EngineSettings, now: EpochMillis) -> Result<Self> {
         let options = Options::new(DataLayout::new(&settings.data), now);
         Self::open_with(settings, &options)
     }
 
-    /// Opens the ledger and runs recovery, once. The engine can be used even if recovery failed: then the
+    /// Opens the database and runs recovery, once. The engine can be used even if recovery failed: then the
     /// error says why, and the next recovery tries again.
     ///
     /// # Errors
     ///
-    /// The ledger cannot be opened.
+    /// The database cannot be opened.
     pub fn open_recovered(
         settings: EngineSettings,
         ctx: &Context,
@@ -65,11 +65,12 @@ impl Engine {
 
     fn open_with(settings: EngineSettings, options: &Options) -> Result<Self> {
         let EngineSettings { data, runtime, snapshot_options, git, rules, .. } = settings;
-        let EngineSettings { over_budget_policy, retention_millis, .. } = settings;
+        let EngineSettings { watch, over_budget_policy, retention_millis, .. } = settings;
         let store = Arc::new(Store::open(options)?);
         let ids = Arc::new(IdGenerator::default());
         let snapshots = SnapshotHandles::new(data.clone(), runtime, snapshot_options);
-        let captures = Captures::new(&store, &ids, snapshots, over_budget_policy, retention_millis);
+        let policy = (over_budget_policy, retention_millis);
+        let captures = Captures::new(&store, &ids, snapshots, watch, policy);
         let permissions = permissions::assemble(&store, &ids, rules);
         let projects = projects::assemble(&store, &ids, &captures, &permissions, git, &data);
         let tool_calls = ToolCalls::new(&store, &ids, &captures, &data);
@@ -97,7 +98,7 @@ impl Engine {
         })
     }
 
-    /// The ledger: sessions, messages and the log.
+    /// The database: sessions, messages and the log.
     #[must_use]
     pub fn store(&self) -> &Store {
         &self.store

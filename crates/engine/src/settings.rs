@@ -20,6 +20,23 @@ pub enum OverBudgetPolicy {
     RunUncovered,
 }
 
+/// What a long-running process watches at most, and for how long (R42).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct WatchLimits {
+    /// Roots at a time; zero: none is watched.
+    pub max_roots: usize,
+    /// About how many bytes of memory they take together; the root in use may take more.
+    pub max_memory: u64,
+    /// A root that was not used for so many milliseconds is released.
+    pub idle_millis: i64,
+}
+
+impl Default for WatchLimits {
+    fn default() -> Self {
+        Self { max_roots: 16, max_memory: 256 << 20, idle_millis: 30 * 60_000 }
+    }
+}
+
 /// How an engine is opened.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
@@ -31,9 +48,11 @@ pub struct EngineSettings {
     pub snapshot_options: SnapshotOptions,
     /// The environment of `git` commands.
     pub git: GitEnvironment,
-    /// What tools may do, as far as it is not stored.
+    /// The permission rules that are not stored in the database.
     pub rules: RuleSettings,
-    /// What goes first when space is short: undo, or the call.
+    /// What a long-running process watches at most.
+    pub watch: WatchLimits,
+    /// What is given up first when space is short: undo, or the call.
     pub over_budget_policy: OverBudgetPolicy,
     /// How long captures that no session needs are kept, in milliseconds (R41).
     pub retention_millis: i64,
@@ -49,6 +68,7 @@ impl EngineSettings {
             snapshot_options: SnapshotOptions::default(),
             git: GitEnvironment::default(),
             rules: RuleSettings::default(),
+            watch: WatchLimits::default(),
             over_budget_policy: OverBudgetPolicy::default(),
             retention_millis: DEFAULT_RETENTION_MILLIS,
         }

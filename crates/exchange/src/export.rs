@@ -2,8 +2,9 @@
 
 use serde_json::Value;
 use turnstone_core::id::SessionId;
+use turnstone_core::model::Session;
 use turnstone_core::wire::{self, DocumentMessage, ExportDocument};
-use turnstone_store::{Context, Store, StoreError};
+use turnstone_store::{Context, ReadTx, Store, StoreError};
 
 use crate::redaction::redact_document;
 
@@ -56,8 +57,22 @@ pub fn export_session(
             parts: with.parts,
         };
         let messages = pages.into_iter().rev().flatten().map(entry).collect();
-        let document = ExportDocument { session: r.sessions().get(session)?, messages };
+        let mut info = r.sessions().get(session)?;
+        add_imported_diffs(r, &mut info)?;
+        let document = ExportDocument { session: info, messages };
         Ok(wire::export_document(&document, r.sessions().usage(session)?))
     })?;
     Ok(if sanitize { redact_document(document) } else { document })
+}
+
+/// Puts the diff that an import took out of a session back into its summary, where older versions of OpenCode
+/// kept it. What turns of here changed is derived from captures and not exported.
+fn add_imported_diffs(r: &ReadTx<'_>, session: &mut Session) -> Result<(), StoreError> {
+    let Some(summary) = session.summary.as_mut().filter(|summary| summary.diffs.is_none()) else {
+        return Ok(());
+    };
+    if r.turns().list(&session.id)?.iter().all(|turn| turn.imported) {
+        summary.diffs = r.sessions().diff(&session.id)?.filter(|diffs| !diffs.is_empty());
+    }
+    Ok(())
 }

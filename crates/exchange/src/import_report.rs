@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use serde::Serialize;
+use turnstone_core::id::SessionId;
 use turnstone_core::permission::{PermissionRule, RuleAction};
 
 use crate::record_kind::RecordKind;
@@ -20,6 +21,9 @@ pub struct ImportReport {
     pub untrusted: ImportedRules,
     /// Permission rules of the source that are in effect because the import is trusted.
     pub trusted: ImportedRules,
+    /// The sessions that are as the source has them now: what was changed here is not among them.
+    #[serde(skip)]
+    pub sessions: Vec<SessionId>,
 }
 
 /// The most skipped things, notes or rules a report lists of one sort; all of them are counted.
@@ -104,20 +108,6 @@ pub struct KindCounts {
     pub rejected: Vec<SkippedRecord>,
 }
 
-impl KindCounts {
-    /// True if every thing found is accounted for.
-    #[must_use]
-    pub fn adds_up(&self) -> bool {
-        let counted = self.imported + self.unchanged + self.orphaned + self.rejected_count;
-        let listed = |count: u64, list: &[SkippedRecord]| {
-            list.len() == usize::try_from(count).unwrap_or(usize::MAX).min(MAX_LISTED)
-        };
-        self.found == counted
-            && listed(self.orphaned, &self.orphans)
-            && listed(self.rejected_count, &self.rejected)
-    }
-}
-
 /// One thing that was not imported.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct SkippedRecord {
@@ -141,18 +131,6 @@ pub(crate) enum RecordOutcome {
 }
 
 impl ImportReport {
-    /// The count of one kind; zeros if none was found.
-    #[must_use]
-    pub fn counts_of(&self, kind: RecordKind) -> KindCounts {
-        self.kinds.get(&kind).cloned().unwrap_or_default()
-    }
-
-    /// True if nothing was orphaned or rejected.
-    #[must_use]
-    pub fn is_clean(&self) -> bool {
-        self.kinds.values().all(|counts| counts.orphaned == 0 && counts.rejected_count == 0)
-    }
-
     pub(crate) fn found_count(&self, kind: RecordKind) -> u64 {
         self.kinds.get(&kind).map_or(0, |counts| counts.found)
     }

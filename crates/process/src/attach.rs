@@ -1,4 +1,4 @@
-//! Staying with a command until it has ended: output, input, signals, size, suspension.
+//! Attaching to a command until it has ended: output, input, signals, size, suspension.
 
 use std::collections::VecDeque;
 use std::io::{self, Write};
@@ -40,13 +40,18 @@ pub struct AttachOptions<'a> {
     pub signals: Option<ForegroundSignals>,
 }
 
-/// How it went.
+/// The result of attaching to a command.
 #[derive(Debug)]
 pub struct AttachOutcome {
     /// How the command ended.
     pub exit: CommandExit,
     /// Processes of the command's session that were left running.
     pub left: usize,
+    /// Processes of the command's session that outlived the command and were ended.
+    pub ended: usize,
+    /// The command was ended because the processes that recorded its writes had been killed: without
+    /// them it could not write any more.
+    pub is_trace_lost: bool,
     /// Why standard output was no longer passed on.
     pub stdout_error: Option<io::Error>,
     /// Why standard error was no longer passed on.
@@ -68,20 +73,20 @@ pub enum AttachError {
 }
 
 impl RunningCommand {
-    /// Stays with the command until it and what it left behind are dealt with.
+    /// Attaches to the command until it and the processes it left behind have ended or are detached.
     ///
-    /// Reads no faster than the takers write. A taker that is gone (a closed pipe) closes the
+    /// Reads no faster than the sinks write. A sink that is gone (a closed pipe) closes the
     /// command's pipe too, so that it ends as it would without us.
     ///
     /// # Errors
     ///
-    /// See [`AttachError`]: the command's end is not known then. The terminal has been put back.
-    pub fn attach(self, attend: AttachOptions<'_>) -> Result<AttachOutcome, AttachError> {
-        let Self { mut command, ends: OwnerStreams { pty, multiplexer: pump, stopper } } = self;
-        let AttachOptions { recorder: keeper, stdout, stderr, terminal, signals } = attend;
-        let takers = OutputSinks { recorder: keeper, stdout, stderr };
+    /// See [`AttachError`]: the command's end is not known then. The terminal has been restored.
+    pub fn attach(self, options: AttachOptions<'_>) -> Result<AttachOutcome, AttachError> {
+        let Self { mut command, ends: OwnerStreams { pty, multiplexer: pump, stopper }, .. } = self;
+        let AttachOptions { recorder, stdout, stderr, terminal, signals } = options;
+        let sinks = OutputSinks { recorder, stdout, stderr };
         let (watched, pumped) = std::thread::scope(|scope| {
-            let pumping = scope.spawn(move || pump.run(takers));
+            let pumping = scope.spawn(move || pump.run(sinks));
             let mut foreground = ForegroundLoop::new(&command, pty.as_ref(), terminal, signals);
             let watched = foreground.run();
             if watched.is_err() {
@@ -90,7 +95,7 @@ impl RunningCommand {
             drop(stopper);
             foreground.release_signals();
             let pumped = pumping.join();
-            // Only now: the last words of the command were still meant for a raw terminal.
+            // Only now: the last output of the command was still meant for a raw terminal.
             foreground.restore_terminal();
             (watched, pumped)
         });
@@ -108,14 +113,16 @@ impl CommandHandle {
         last: LastReports,
         broken: SinkErrors,
     ) -> Result<AttachOutcome, AttachError> {
-        let LastReports { exit, left } = last;
-        let (Some(exit), Some(left)) = (exit, left) else {
+        let LastReports { exit, left, is_trace_lost } = last;
+        let (Some(exit), Some((left, orphans))) = (exit, left) else {
             // The supervisor is gone: ending the command is our task now.
             let ended = self.group.end(self.grace).map_err(AttachError::MayStillRun);
             self.wait();
             let outcome = |exit| AttachOutcome {
                 exit,
                 left: 0,
+                ended: 0,
+                is_trace_lost,
                 stdout_error: broken.stdout,
                 stderr_error: broken.stderr,
             };
@@ -123,7 +130,8 @@ impl CommandHandle {
             return exit.map(outcome).ok_or(AttachError::SupervisorDied);
         };
         self.wait();
-        Ok(AttachOutcome { exit, left, stdout_error: broken.stdout, stderr_error: broken.stderr })
+        let SinkErrors { stdout: stdout_error, stderr: stderr_error } = broken;
+        Ok(AttachOutcome { exit, left, ended: orphans, is_trace_lost, stdout_error, stderr_error })
     }
 }
 
@@ -131,7 +139,9 @@ impl CommandHandle {
 #[derive(Clone, Copy, Default)]
 struct LastReports {
     exit: Option<CommandExit>,
-    left: Option<usize>,
+    /// Processes that are left, and processes that were ended.
+    left: Option<(usize, usize)>,
+    is_trace_lost: bool,
 }
 
 /// The loop that runs in parallel to the output multiplexer.
@@ -170,7 +180,7 @@ impl<'a> ForegroundLoop<'a> {
         terminal: Option<&'a StdioTerminal>,
         signals: Option<ForegroundSignals>,
     ) -> Self {
-        let heard = signals.map(|signals| signals.0);
+        let guard = signals.map(|signals| signals.0);
         let screen = terminal.filter(|_| pty.is_some()).map(|terminal| TerminalRelay {
             terminal,
             raw: None,
@@ -179,23 +189,23 @@ impl<'a> ForegroundLoop<'a> {
         });
         let control = command.control();
         let last = LastReports::default();
-        Self { command, pty, control, signals: heard, screen, asked_to_stop: false, reports: last }
+        Self { command, pty, control, signals: guard, screen, asked_to_stop: false, reports: last }
     }
 
     fn run(&mut self) -> io::Result<LastReports> {
         self.enter_raw_mode()?;
         while self.reports.left.is_none() {
-            let news = self.wait()?;
-            if news.signal {
+            let ready = self.wait()?;
+            if ready.signal {
                 self.forward_signals()?;
             }
-            if news.input {
+            if ready.input {
                 self.read_input();
             }
-            if news.room {
+            if ready.room {
                 self.write_input();
             }
-            if news.report && !self.handle_report()? {
+            if ready.report && !self.handle_report()? {
                 break;
             }
         }
@@ -204,7 +214,7 @@ impl<'a> ForegroundLoop<'a> {
 
     /// Gives the signals back once the command has ended: a reader that never reads can be left.
     ///
-    /// With a terminal they are kept until it is put back.
+    /// With a terminal they are kept until it is restored.
     fn release_signals(&mut self) {
         if self.screen.is_none() {
             self.signals = None;
@@ -221,7 +231,7 @@ impl<'a> ForegroundLoop<'a> {
         Ok(())
     }
 
-    /// Puts the terminal back.
+    /// Restores the terminal.
     fn restore_terminal(&mut self) {
         if let Some(screen) = &mut self.screen
             && screen.raw.take().is_some()
@@ -240,7 +250,7 @@ impl<'a> ForegroundLoop<'a> {
 
     fn wait(&self) -> io::Result<WakeReasons> {
         let mut fds = vec![PollFd::new(&self.command.link.incoming, PollFlags::IN)];
-        let signal = self.signals.as_ref().map(|heard| PollFd::new(heard, PollFlags::IN));
+        let signal = self.signals.as_ref().map(|guard| PollFd::new(guard, PollFlags::IN));
         let screen = self.screen.as_ref().filter(|screen| screen.open);
         let input = screen
             .filter(|screen| screen.pending.len() < MAX_PENDING)
@@ -310,14 +320,15 @@ impl<'a> ForegroundLoop<'a> {
 
     /// Takes one report; says whether more can come.
     fn handle_report(&mut self) -> io::Result<bool> {
-        // A frame cut off is a supervisor that died.
+        // An incomplete frame means that the supervisor died.
         let Ok(Some(report)) = self.command.link.receive_report() else { return Ok(false) };
         match report {
             SupervisorReport::Stopped(_) => self.suspend()?,
             SupervisorReport::Exited(exit) => self.reports.exit = Some(exit),
-            SupervisorReport::Ended { left } => self.reports.left = Some(left),
-            SupervisorReport::Prepared(_)
-            | SupervisorReport::Ready
+            SupervisorReport::Ended { left, ended } => self.reports.left = Some((left, ended)),
+            SupervisorReport::TraceLost => self.reports.is_trace_lost = true,
+            SupervisorReport::Prepared { .. }
+            | SupervisorReport::Ready(_)
             | SupervisorReport::Started
             | SupervisorReport::Failed(_) => {}
         }
@@ -327,13 +338,13 @@ impl<'a> ForegroundLoop<'a> {
     /// Stops this process as the command has stopped, and wakes the command when woken itself.
     fn suspend(&mut self) -> io::Result<()> {
         let asked = std::mem::take(&mut self.asked_to_stop);
-        let Some(heard) = &self.signals else { return Ok(()) };
+        let Some(guard) = &self.signals else { return Ok(()) };
         // Without a terminal a command that stops is its own business, unless we were asked.
         if self.screen.is_none() && !asked {
             return Ok(());
         }
         if can_be_woken()? {
-            heard.take_pending();
+            guard.take_pending();
             let whole_job = self.screen.is_some();
             self.restore_terminal();
             if whole_job {
@@ -349,9 +360,9 @@ impl<'a> ForegroundLoop<'a> {
     }
 
     fn wait_until_woken(&self) -> io::Result<()> {
-        let Some(heard) = &self.signals else { return Ok(()) };
+        let Some(guard) = &self.signals else { return Ok(()) };
         let deadline = Deadline::after(STOP_TIMEOUT);
-        let mut fds = [PollFd::new(heard, PollFlags::IN)];
+        let mut fds = [PollFd::new(guard, PollFlags::IN)];
         match poll(&mut fds, deadline.timespec().as_ref()) {
             Ok(_) | Err(Errno::INTR) => Ok(()),
             Err(errno) => Err(errno.into()),

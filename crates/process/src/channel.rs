@@ -54,12 +54,12 @@ impl Channel {
 
     fn send_fds(&self, frame: &[u8], fds: &[BorrowedFd<'_>]) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-        let mut beside = SendAncillaryBuffer::new(&mut space);
-        if !beside.push(SendAncillaryMessage::ScmRights(fds)) {
+        let mut ancillary = SendAncillaryBuffer::new(&mut space);
+        if !ancillary.push(SendAncillaryMessage::ScmRights(fds)) {
             return Err(io::Error::other("too many descriptors for one frame"));
         }
         Ok(rustix::io::retry_on_intr(|| {
-            sendmsg(&self.0, &[IoSlice::new(frame)], &mut beside, SendFlags::NOSIGNAL)
+            sendmsg(&self.0, &[IoSlice::new(frame)], &mut ancillary, SendFlags::NOSIGNAL)
         })?)
     }
 
@@ -89,12 +89,12 @@ impl Channel {
 
     fn receive_fds(&self, into: &mut [u8], fds: &mut Vec<OwnedFd>) -> io::Result<usize> {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(MAX_FDS))];
-        let mut beside = RecvAncillaryBuffer::new(&mut space);
+        let mut ancillary = RecvAncillaryBuffer::new(&mut space);
         let got = rustix::io::retry_on_intr(|| {
             let mut parts = [IoSliceMut::new(&mut *into)];
-            recvmsg(&self.0, &mut parts, &mut beside, RecvFlags::CMSG_CLOEXEC)
+            recvmsg(&self.0, &mut parts, &mut ancillary, RecvFlags::CMSG_CLOEXEC)
         })?;
-        for message in beside.drain() {
+        for message in ancillary.drain() {
             if let RecvAncillaryMessage::ScmRights(rights) = message {
                 fds.extend(rights);
             }

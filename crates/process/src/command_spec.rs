@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::StartError;
 use crate::protocol::{ExecSpec, OsText};
+use crate::trace_outcome::TraceOptions;
 
 /// The exact environment of a command; nothing is added to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -79,6 +80,8 @@ pub struct CommandSpec {
     pub grace: Duration,
     /// What becomes of the processes it leaves behind.
     pub orphan_policy: OrphanPolicy,
+    /// Whether to record what it writes. If that is impossible, it runs untraced.
+    pub trace: Option<TraceOptions>,
 }
 
 impl CommandSpec {
@@ -91,6 +94,7 @@ impl CommandSpec {
             env: CommandEnvironment::default(),
             grace: Duration::from_secs(5),
             orphan_policy: OrphanPolicy::default(),
+            trace: None,
         }
     }
 

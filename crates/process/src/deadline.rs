@@ -1,4 +1,4 @@
-//! How long to wait for another process. No time of the day, nothing anybody stores.
+//! How long to wait for another process. Never stored, and no time of day.
 
 use std::time::{Duration, Instant};
 
@@ -17,12 +17,12 @@ impl Deadline {
     }
 
     /// What is left until then; `None` if it never comes.
-    pub(crate) fn left(self) -> Option<Duration> {
+    pub(crate) fn remaining(self) -> Option<Duration> {
         self.0.map(|at| at.saturating_duration_since(now()))
     }
 
     pub(crate) fn is_over(self) -> bool {
-        self.left().is_some_and(|left| left.is_zero())
+        self.remaining().is_some_and(|left| left.is_zero())
     }
 
     /// The one of two that comes first.
@@ -35,7 +35,7 @@ impl Deadline {
 
     /// The remaining time for `poll`: at least a millisecond, so that no loop spins.
     pub(crate) fn timespec(self) -> Option<Timespec> {
-        let left = self.left()?.max(Duration::from_millis(1));
+        let left = self.remaining()?.max(Duration::from_millis(1));
         Some(Timespec {
             tv_sec: i64::try_from(left.as_secs()).unwrap_or(i64::MAX),
             tv_nsec: i64::from(left.subsec_nanos()),

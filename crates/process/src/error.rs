@@ -51,7 +51,7 @@ pub enum StartError {
 }
 
 impl StartError {
-    /// The exit code that says so: 127 not found, 126 not executable, 125 everything else (R33).
+    /// The exit code for this error: 127 not found, 126 not executable, 125 everything else (R33).
     pub fn exit_code(&self) -> i32 {
         match self {
             Self::NotFound { .. } => 127,

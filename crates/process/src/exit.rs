@@ -1,4 +1,4 @@
-//! How a command ended, and the exit code that says so.
+//! How a command ended, and its exit code.
 
 use serde::{Deserialize, Serialize};
 
@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum CommandExit {
-    /// It ended by itself with this code.
+    /// It exited with this code.
     Code(i32),
     /// A signal ended it.
     Signal(i32),
@@ -21,8 +21,35 @@ impl CommandExit {
         }
     }
 
-    /// Whether the command ended by itself with code 0.
+    /// Whether the command exited with code 0.
     pub fn is_success(self) -> bool {
         self == Self::Code(0)
     }
+}
+
+/// The name of a signal, as `kill -l` prints it; its number if it has none.
+#[must_use]
+pub fn signal_name(signal: i32) -> String {
+    let name = match signal {
+        1 => "HUP",
+        2 => "INT",
+        3 => "QUIT",
+        4 => "ILL",
+        5 => "TRAP",
+        6 => "ABRT",
+        7 => "BUS",
+        8 => "FPE",
+        9 => "KILL",
+        10 => "USR1",
+        11 => "SEGV",
+        12 => "USR2",
+        13 => "PIPE",
+        14 => "ALRM",
+        15 => "TERM",
+        24 => "XCPU",
+        25 => "XFSZ",
+        31 => "SYS",
+        other => return format!("signal {other}"),
+    };
+    format!("SIG{name}")
 }

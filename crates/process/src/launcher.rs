@@ -1,15 +1,18 @@
 //! The launcher: the process that becomes the command, once its owner has recorded it.
 
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
 use rustix::process::{Signal, set_parent_process_death_signal};
 use rustix::stdio::{dup2_stderr, dup2_stdin, dup2_stdout};
+use turnstone_trace::{ListenerOffer, install_trace_filter};
 
 use crate::channel::Channel;
-use crate::protocol::{ExecSpec, StartFailure, StartStep, SupervisorReport, SupervisorRequest};
+use crate::protocol::{
+    ExecSpec, LauncherTrace, StartFailure, StartStep, SupervisorReport, SupervisorRequest,
+};
 use crate::umask::restore_user_mask;
 
 /// Takes streams and directory, waits for the word, and becomes the command.
@@ -18,6 +21,7 @@ use crate::umask::restore_user_mask;
 pub(crate) fn run_launcher(
     channel: &Channel,
     exec: &ExecSpec,
+    is_traced: bool,
     streams: Vec<OwnedFd>,
 ) -> io::Result<()> {
     // The command dies with its supervisor, which alone would end it otherwise.
@@ -33,7 +37,7 @@ pub(crate) fn run_launcher(
         return channel
             .send(&SupervisorReport::Failed(StartFailure::new(StartStep::Directory, &error)), &[]);
     }
-    channel.send(&SupervisorReport::Ready, &[])?;
+    report_ready(channel, is_traced)?;
     // A supervisor that died before this line is the end of the channel; after it, the end of us.
     match channel.receive::<SupervisorRequest>()? {
         Some((SupervisorRequest::Go, _)) => {}
@@ -44,6 +48,21 @@ pub(crate) fn run_launcher(
     }
     let error = build_command(exec).exec();
     channel.send(&SupervisorReport::Failed(StartFailure::new(StartStep::Exec, &error)), &[])
+}
+
+/// Installs the filter if asked, and gives its listener away: from here to the start, every call that
+/// could write waits for the holders.
+fn report_ready(channel: &Channel, is_traced: bool) -> io::Result<()> {
+    let ready = |trace| SupervisorReport::Ready(trace);
+    if !is_traced {
+        return channel.send(&ready(LauncherTrace::NotRequested), &[]);
+    }
+    match install_trace_filter() {
+        Ok(ListenerOffer { listener, address }) => {
+            channel.send(&ready(LauncherTrace::Installed { address }), &[listener.as_fd()])
+        }
+        Err(reason) => channel.send(&ready(LauncherTrace::Unavailable(reason)), &[]),
+    }
 }
 
 #[expect(clippy::disallowed_methods, reason = "this is where a supervised program is started")]

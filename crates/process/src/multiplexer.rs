@@ -68,19 +68,19 @@ impl StreamMultiplexer {
     }
 
     /// Pumps until every stream has ended, or the command has and nothing is left.
-    pub(crate) fn run(mut self, mut takers: OutputSinks<'_>) -> io::Result<SinkErrors> {
+    pub(crate) fn run(mut self, mut sinks: OutputSinks<'_>) -> io::Result<SinkErrors> {
         let mut broken = SinkErrors::default();
         let mut buffer = vec![0; BUFFER_BYTES];
         while !self.streams.is_empty() {
             let (ready, stopped) = self.wait()?;
             if stopped {
-                self.drain(&mut takers, &mut broken, &mut buffer);
+                self.drain(&mut sinks, &mut broken, &mut buffer);
                 break;
             }
             let mut ready = ready.into_iter();
             self.streams.retain(|inlet| {
                 !ready.next().unwrap_or_default()
-                    || Self::forward_once(inlet, &mut takers, &mut broken, &mut buffer).is_some()
+                    || Self::forward_once(inlet, &mut sinks, &mut broken, &mut buffer).is_some()
             });
         }
         Ok(broken)
@@ -99,12 +99,12 @@ impl StreamMultiplexer {
         Ok((ready, stopped))
     }
 
-    /// Reads what the streams still hold, without waiting for a process that goes on writing.
-    fn drain(&mut self, takers: &mut OutputSinks<'_>, broken: &mut SinkErrors, buffer: &mut [u8]) {
+    /// Reads what the streams still hold, without waiting for a process that continues to write.
+    fn drain(&mut self, sinks: &mut OutputSinks<'_>, broken: &mut SinkErrors, buffer: &mut [u8]) {
         for inlet in std::mem::take(&mut self.streams) {
             let mut taken = 0;
             while taken < MAX_DRAIN_BYTES {
-                match Self::forward_once(&inlet, takers, broken, buffer) {
+                match Self::forward_once(&inlet, sinks, broken, buffer) {
                     Some(0) | None => break,
                     Some(count) => taken += count,
                 }
@@ -115,7 +115,7 @@ impl StreamMultiplexer {
     /// Reads once and passes it on; `None` if the stream is to be closed.
     fn forward_once(
         inlet: &SourceStream,
-        takers: &mut OutputSinks<'_>,
+        sinks: &mut OutputSinks<'_>,
         broken: &mut SinkErrors,
         buffer: &mut [u8],
     ) -> Option<usize> {
@@ -125,15 +125,15 @@ impl StreamMultiplexer {
             ReadOutcome::End => return None,
         };
         let bytes = buffer.get(..count)?;
-        takers.recorder.push(inlet.source, bytes);
+        sinks.recorder.push(inlet.source, bytes);
         let (writer, error) = match inlet.source {
-            OutputSource::Stdout => (&mut *takers.stdout, &mut broken.stdout),
-            OutputSource::Stderr => (&mut *takers.stderr, &mut broken.stderr),
+            OutputSource::Stdout => (&mut *sinks.stdout, &mut broken.stdout),
+            OutputSource::Stderr => (&mut *sinks.stderr, &mut broken.stderr),
         };
         if error.is_none() {
             *error = writer.write_all(bytes).and_then(|()| writer.flush()).err();
         }
-        // The command then hears of it by its own write, as without us in between.
+        // The next write of the command then fails, as if it wrote to the sink directly.
         (error.is_none() || !inlet.pipe).then_some(count)
     }
 }

@@ -44,17 +44,6 @@ impl OutputBytes {
         self.bytes.iter().copied().collect()
     }
 
-    /// The bytes of one stream only.
-    pub fn bytes_of(&self, source: OutputSource) -> Vec<u8> {
-        let mut bytes = self.bytes.iter().copied();
-        let mut found = Vec::new();
-        for (from, length) in &self.runs {
-            let run = bytes.by_ref().take(*length);
-            if *from == source { found.extend(run) } else { run.for_each(drop) }
-        }
-        found
-    }
-
     /// Stretches in order of arrival: which stream, and how many bytes of it.
     pub fn runs(&self) -> impl Iterator<Item = (OutputSource, usize)> + '_ {
         self.runs.iter().copied()

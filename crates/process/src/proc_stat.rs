@@ -5,7 +5,7 @@ use std::io;
 use rustix::fs::{Mode, OFlags, open};
 use rustix::io::{Errno, read, retry_on_intr};
 
-/// One line of `/proc/<pid>/stat`, as far as identity and progress need it.
+/// One line of `/proc/<pid>/stat`, the fields needed for identity and progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ProcessStat {
     pub(crate) pid: i32,

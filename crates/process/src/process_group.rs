@@ -36,7 +36,7 @@ pub struct ProcessGroupId {
     pub boot_id: String,
 }
 
-/// How a group came to its end.
+/// How a group ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupEndOutcome {
     /// None of its processes lived any more.
@@ -80,7 +80,7 @@ impl ProcessGroupId {
         Ok(left.is_empty())
     }
 
-    /// Ends the group: SIGTERM, and SIGKILL for who is left after the grace period.
+    /// Ends the group: SIGTERM, and SIGKILL for the processes left after the grace period.
     ///
     /// A supervisor that lost its owner does this by itself: [`wait`](Self::wait) for it first, and
     /// end what is left then. Stopped processes are woken so that they can obey. Each process is signalled through a
@@ -101,7 +101,7 @@ impl ProcessGroupId {
         }
         let patience = Deadline::after(KILL_TIMEOUT);
         loop {
-            // Again each time: who forks faster than the list is read is in the next list.
+            // Again each time: a process that was forked while the list was read is in the next one.
             self.signal(&[Signal::KILL]).map_err(unknown)?;
             let left = self.wait_until(Deadline::after(POLL_INTERVAL)).map_err(unknown)?;
             if left.is_empty() {
@@ -120,7 +120,7 @@ impl ProcessGroupId {
             if members.is_empty() || deadline.is_over() {
                 return Ok(members);
             }
-            let tick = deadline.left().unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
+            let tick = deadline.remaining().unwrap_or(POLL_INTERVAL).min(POLL_INTERVAL);
             wait_for_exit(members.first(), Deadline::after(tick))?;
         }
     }
@@ -128,7 +128,7 @@ impl ProcessGroupId {
     fn signal(&self, signals: &[Signal]) -> io::Result<()> {
         for member in self.members()? {
             let Some(target) = SignalTarget::open(member.pid)? else { continue };
-            // Read again behind the descriptor: what it names is what we now look at, or is dead.
+            // Read again after the descriptor was opened: it refers to this process, or to one that has ended.
             let known =
                 ProcessStat::find(member.pid)?.is_some_and(|now| is_same_process(&now, &member));
             if known {
@@ -169,7 +169,7 @@ impl ProcessGroupId {
     }
 }
 
-/// Who has a number now.
+/// Which process has a number now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PidHolder {
     Ours,
@@ -187,7 +187,7 @@ impl PidHolder {
     }
 }
 
-/// Whether two looks at one number saw the same process in the same group.
+/// Whether two reads of one process id saw the same process in the same group.
 fn is_same_process(now: &ProcessStat, before: &ProcessStat) -> bool {
     now.start_time == before.start_time && now.session == before.session
 }
@@ -211,7 +211,7 @@ impl SignalTarget {
         }
     }
 
-    /// Sends a signal. Who cannot be signalled is found alive afterwards.
+    /// Sends a signal. A process that cannot be signalled is found alive afterwards.
     pub(crate) fn signal(&self, signal: Signal) {
         let sent = match &self.handle {
             Some(handle) => pidfd_send_signal(handle, signal),
@@ -221,7 +221,7 @@ impl SignalTarget {
     }
 }
 
-/// Rests until a process ends or the deadline comes.
+/// Waits until a process ends or the deadline passes.
 fn wait_for_exit(process: Option<&ProcessStat>, deadline: Deadline) -> io::Result<()> {
     let target = process.map(|one| SignalTarget::open(one.pid)).transpose()?.flatten();
     let handle = target.and_then(|target| target.handle);
@@ -251,7 +251,7 @@ mod tests {
         ProcessStat { pid, state: b'S', parent: 1, pgrp, session, usage: [0; 4], start_time }
     }
 
-    fn found(all: &[ProcessStat]) -> Vec<i32> {
+    fn pids_of(all: &[ProcessStat]) -> Vec<i32> {
         group().members_in(all).iter().map(|one| one.pid).collect()
     }
 
@@ -267,33 +267,33 @@ mod tests {
             process(22, 22, 10, 220),
             process(30, 30, 30, 230),
         ];
-        assert_eq!(found(&all), [10, 20, 21, 22]);
+        assert_eq!(pids_of(&all), [10, 20, 21, 22]);
     }
 
     /// Proves R32.
     #[test]
     fn orphans_match_by_group_and_session() {
-        assert_eq!(found(&[process(21, 20, 10, 210), process(22, 22, 10, 220)]), [21]);
-        assert_eq!(found(&[process(20, 20, 10, 200), process(21, 20, 10, 210)]), [20, 21]);
+        assert_eq!(pids_of(&[process(21, 20, 10, 210), process(22, 22, 10, 220)]), [21]);
+        assert_eq!(pids_of(&[process(20, 20, 10, 200), process(21, 20, 10, 210)]), [20, 21]);
     }
 
     /// Proves R32.
     #[test]
     fn reused_pids_are_not_the_group() {
         // The command's number, the supervisor's number, and both.
-        assert_eq!(found(&[process(20, 20, 20, 900), process(25, 20, 20, 910)]), [0_i32; 0]);
-        assert_eq!(found(&[process(10, 10, 10, 900), process(25, 20, 10, 910)]), [0_i32; 0]);
-        assert_eq!(found(&[process(10, 10, 10, 900), process(20, 20, 10, 901)]), [0_i32; 0]);
+        assert_eq!(pids_of(&[process(20, 20, 20, 900), process(25, 20, 20, 910)]), [0_i32; 0]);
+        assert_eq!(pids_of(&[process(10, 10, 10, 900), process(25, 20, 10, 910)]), [0_i32; 0]);
+        assert_eq!(pids_of(&[process(10, 10, 10, 900), process(20, 20, 10, 901)]), [0_i32; 0]);
         // Older than the group itself.
-        assert_eq!(found(&[process(21, 20, 10, 150)]), [0_i32; 0]);
+        assert_eq!(pids_of(&[process(21, 20, 10, 150)]), [0_i32; 0]);
     }
 
     /// Proves R32.
     #[test]
     fn zombie_is_dead_but_reserves_its_pid() {
         let zombie = ProcessStat { state: b'Z', ..process(20, 20, 10, 200) };
-        assert_eq!(found(&[zombie]), [0_i32; 0]);
-        assert_eq!(found(&[zombie, process(21, 20, 10, 210)]), [21]);
+        assert_eq!(pids_of(&[zombie]), [0_i32; 0]);
+        assert_eq!(pids_of(&[zombie, process(21, 20, 10, 210)]), [21]);
     }
 
     /// Proves R32.

@@ -5,11 +5,13 @@ use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 
 use serde::{Deserialize, Serialize};
+use turnstone_trace::TraceUnavailable;
 
 use crate::command_spec::OrphanPolicy;
 use crate::error::StartError;
 use crate::exit::CommandExit;
 use crate::process_group::ProcessGroupId;
+use crate::trace_outcome::TraceOutcome;
 
 /// Downwards: from the owner to the supervisor, and from there to the launcher.
 #[derive(Debug, Serialize, Deserialize)]
@@ -18,7 +20,7 @@ pub(crate) enum SupervisorRequest {
     /// The first frame of a supervisor; the command's three streams are attached.
     Supervise(SupervisionJob),
     /// The first frame of a launcher; the same three streams are attached.
-    Launch(ExecSpec),
+    Launch { exec: ExecSpec, is_traced: bool },
     /// Everything is recorded: become the command.
     Go,
     /// Send a signal to the command's group.
@@ -34,9 +36,9 @@ pub(crate) enum SupervisorRequest {
 #[serde(rename_all = "snake_case")]
 pub(crate) enum SupervisorReport {
     /// The process that becomes the command is there and waits.
-    Prepared(ProcessGroupId),
-    /// The launcher has its directory and streams.
-    Ready,
+    Prepared { group: ProcessGroupId, trace: TraceOutcome },
+    /// The launcher has its directory and streams, and its filter if it was to install one.
+    Ready(LauncherTrace),
     /// The command runs.
     Started,
     /// The command does not run.
@@ -45,8 +47,23 @@ pub(crate) enum SupervisorReport {
     Stopped(i32),
     /// The command ended.
     Exited(CommandExit),
-    /// The supervisor is done; so many processes of the session are left.
-    Ended { left: usize },
+    /// The supervisor is done; so many processes of the session are left, and so many were ended after the
+    /// command itself.
+    Ended { left: usize, ended: usize },
+    /// The processes that answered for the traced command were killed; the command is being ended.
+    TraceLost,
+}
+
+/// What became of the filter in a launcher.
+#[derive(Debug, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum LauncherTrace {
+    NotRequested,
+    /// Its listener is attached; the holders can read a text at this address of the launcher.
+    Installed {
+        address: u64,
+    },
+    Unavailable(TraceUnavailable),
 }
 
 /// What a supervisor is to do.
@@ -55,6 +72,8 @@ pub(crate) struct SupervisionJob {
     pub(crate) exec: ExecSpec,
     /// The first stream is a terminal to be taken as the controlling one.
     pub(crate) terminal: bool,
+    /// The log of a trace, if the command is to be traced.
+    pub(crate) trace_log: Option<OsText>,
     /// A fourth descriptor is the terminal outside.
     pub(crate) outer: bool,
     pub(crate) grace_ms: u64,

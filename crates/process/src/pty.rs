@@ -2,11 +2,15 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 
+use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{Mode, OFlags, open};
+use rustix::io::Errno;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
+use crate::deadline::Deadline;
 use crate::terminal::StdioTerminal;
 
 /// How many characters a terminal shows.
@@ -73,7 +77,29 @@ impl Pty {
         Ok(())
     }
 
-    /// Gives the terminal another size; the command's foreground group hears SIGWINCH.
+    /// Types as much as the terminal takes without waiting; the number of bytes it took.
+    ///
+    /// # Errors
+    ///
+    /// [`WouldBlock`](io::ErrorKind::WouldBlock) while the command does not read, and when the terminal is gone.
+    pub fn write_available(&self, bytes: &[u8]) -> io::Result<usize> {
+        Ok(rustix::io::retry_on_intr(|| rustix::io::write(&self.master, bytes))?)
+    }
+
+    /// Waits until the terminal takes input again or is gone, at most this long.
+    ///
+    /// # Errors
+    ///
+    /// When the system cannot wait.
+    pub fn wait_for_room(&self, timeout: Duration) -> io::Result<()> {
+        let mut fds = [PollFd::new(&self.master, PollFlags::OUT)];
+        match poll(&mut fds, Deadline::after(timeout).timespec().as_ref()) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// Gives the terminal another size; the command's foreground group receives SIGWINCH.
     ///
     /// # Errors
     ///

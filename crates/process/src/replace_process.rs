@@ -12,9 +12,9 @@ use crate::umask::with_user_mask;
 /// Replaces this process by `program`, with exactly these variables.
 ///
 /// The number of the process stays, and so do its terminal and its open streams; `stdin` takes the place
-/// of the standard input. Everything this process was doing ends without a word, so call it at the start.
+/// of the standard input. Everything else in this process ends without notice, so call it at the start.
 ///
-/// Returns only if that failed, with the reason; this process goes on then.
+/// Returns only if that failed, with the reason.
 pub fn replace_process(
     program: &Path,
     args: &[OsString],

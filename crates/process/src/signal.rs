@@ -10,7 +10,7 @@ use signal_hook::SigId;
 use signal_hook::consts::{SIGCHLD, SIGCONT, SIGTSTP, SIGWINCH};
 use signal_hook::low_level::unregister;
 
-/// The signals that end a process, as far as a user or a system sends them.
+/// The signals with which a user or the system ends a process.
 pub(crate) const TERMINATION_SIGNALS: [i32; 4] = [
     signal_hook::consts::SIGHUP,
     signal_hook::consts::SIGINT,
@@ -26,7 +26,7 @@ pub(crate) const TERMINATION_SIGNALS: [i32; 4] = [
 pub struct ForegroundSignals(pub(crate) SignalGuard);
 
 impl ForegroundSignals {
-    /// Begins to hear them.
+    /// Starts to catch them.
     ///
     /// # Errors
     ///
@@ -49,7 +49,7 @@ impl SignalGuard {
     pub(crate) fn new(signals: &[i32]) -> io::Result<Self> {
         let (wake, write) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
-        let mut heard = Self { wake, flags: Vec::new(), ids: Vec::new() };
+        let mut guard = Self { wake, flags: Vec::new(), ids: Vec::new() };
         LISTENERS.fetch_add(1, Ordering::SeqCst);
         default_action_flag()?.store(false, Ordering::SeqCst);
         let ignored = ignored_signals()?;
@@ -60,12 +60,12 @@ impl SignalGuard {
             }
             let flag = Arc::new(AtomicBool::new(false));
             // The flag first: a woken thread finds it set.
-            heard.ids.push(signal_hook::flag::register(*signal, Arc::clone(&flag))?);
+            guard.ids.push(signal_hook::flag::register(*signal, Arc::clone(&flag))?);
             let write = write.try_clone()?;
-            heard.ids.push(signal_hook::low_level::pipe::register(*signal, write)?);
-            heard.flags.push((*signal, flag));
+            guard.ids.push(signal_hook::low_level::pipe::register(*signal, write)?);
+            guard.flags.push((*signal, flag));
         }
-        Ok(heard)
+        Ok(guard)
     }
 
     /// Takes the signals that came since the last time.

@@ -1,10 +1,7 @@
 //! The supervisor: a session of its own, one command, and the end of all of it when its owner goes.
 
-use std::ffi::OsString;
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::process::CommandExt;
-use std::process::{Command, Stdio};
+use std::os::fd::OwnedFd;
 use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,12 +11,14 @@ use rustix::process::{
 };
 use rustix::stdio::dup2_stdin;
 use rustix::termios::tcsetpgrp;
+use turnstone_trace::{TraceHolders, fork_holders};
 
 use crate::channel::Channel;
 use crate::command_spec::OrphanPolicy;
 use crate::deadline::Deadline;
 use crate::exit::CommandExit;
 use crate::launcher::run_launcher;
+use crate::launcher_start::{PreparedLauncher, prepare_launcher};
 use crate::proc_stat::ProcessStat;
 use crate::process_group::{ProcessGroupId, SignalTarget};
 use crate::protocol::{
@@ -27,6 +26,7 @@ use crate::protocol::{
 };
 use crate::signal::{SignalGuard, TERMINATION_SIGNALS};
 use crate::terminal::OuterTerminal;
+use crate::trace_outcome::TraceOutcome;
 
 /// How often the dying are looked at.
 const ENDING_POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -54,9 +54,13 @@ fn run_role() -> io::Result<()> {
     dup2_stdin(fs_err::File::open("/dev/null")?)?;
     match channel.receive::<SupervisorRequest>()? {
         Some((SupervisorRequest::Supervise(job), streams)) => {
-            supervise_command(&channel, &job, streams)
+            // First, while the process is small: the holders are forked from it.
+            let holders = job.trace_log.is_some().then(fork_holders);
+            supervise_command(&channel, &job, streams, holders)
         }
-        Some((SupervisorRequest::Launch(exec), streams)) => run_launcher(&channel, &exec, streams),
+        Some((SupervisorRequest::Launch { exec, is_traced }, streams)) => {
+            run_launcher(&channel, &exec, is_traced, streams)
+        }
         _ => Err(io::Error::other("neither a job nor a command came first")),
     }
 }
@@ -66,8 +70,9 @@ fn supervise_command(
     channel: &Channel,
     job: &SupervisionJob,
     streams: Vec<OwnedFd>,
+    holders: Option<io::Result<TraceHolders>>,
 ) -> io::Result<()> {
-    let (launcher, mut watch) = match prepare_command(channel, job, streams) {
+    let (launcher, trace, mut watch) = match prepare_command(channel, job, streams, holders) {
         Ok(Some(prepared)) => prepared,
         Ok(None) => return Ok(()),
         Err(error) => {
@@ -77,7 +82,7 @@ fn supervise_command(
             );
         }
     };
-    watch.report(&SupervisorReport::Prepared(watch.group.clone()));
+    watch.report(&SupervisorReport::Prepared { group: watch.group.clone(), trace });
     watch.start(&launcher)?;
     watch.run()
 }
@@ -87,27 +92,25 @@ fn prepare_command(
     channel: &Channel,
     job: &SupervisionJob,
     mut streams: Vec<OwnedFd>,
-) -> io::Result<Option<(Channel, SupervisedCommand)>> {
+    holders: Option<io::Result<TraceHolders>>,
+) -> io::Result<Option<(Channel, TraceOutcome, SupervisedCommand)>> {
     let session = setsid()?.as_raw_nonzero().get();
     let signals: Vec<i32> =
         TERMINATION_SIGNALS.into_iter().chain([signal_hook::consts::SIGCHLD]).collect();
-    let heard = SignalGuard::new(&signals)?;
+    let guard = SignalGuard::new(&signals)?;
     let outer = if job.outer { streams.pop().map(OuterTerminal::new).transpose()? } else { None };
     let terminal = streams.first().filter(|_| job.terminal);
     if let Some(terminal) = terminal {
         ioctl_tiocsctty(terminal)?;
     }
-    let (launcher, leader) = start_launcher()?;
-    let fds: Vec<_> = streams.iter().map(AsFd::as_fd).collect();
-    launcher.send(&SupervisorRequest::Launch(job.exec.clone()), &fds)?;
-    match launcher.receive::<SupervisorReport>()? {
-        Some((SupervisorReport::Ready, _)) => {}
-        Some((report @ SupervisorReport::Failed(_), _)) => {
-            channel.send(&report, &[])?;
-            return Ok(None);
-        }
-        _ => return Err(io::Error::other("the launcher ended too early")),
-    }
+    let PreparedLauncher { launcher, leader, trace, holders } =
+        match prepare_launcher(job, &streams, holders)? {
+            Ok(prepared) => prepared,
+            Err(failure) => {
+                channel.send(&SupervisorReport::Failed(failure), &[])?;
+                return Ok(None);
+            }
+        };
     if let Some(terminal) = terminal {
         // Before the command runs: it never finds itself in the background.
         tcsetpgrp(terminal, leader)?;
@@ -115,35 +118,18 @@ fn prepare_command(
     let group = ProcessGroupId::read(leader.as_raw_nonzero().get(), session)?;
     let watch = SupervisedCommand {
         channel: Some(channel.try_clone()?),
-        signals: heard,
+        signals: guard,
         leader,
         group,
         outer,
         grace: Duration::from_millis(job.grace_ms),
         leftover: job.leftover,
+        holders,
         exit: None,
         ending: None,
+        ended_orphans: 0,
     };
-    Ok(Some((launcher, watch)))
-}
-
-/// Starts this program again, in a process group of its own.
-#[expect(clippy::disallowed_methods, reason = "the supervisor starts the launcher: itself")]
-fn start_launcher() -> io::Result<(Channel, Pid)> {
-    let (ours, theirs) = Channel::pair()?;
-    let mut args = std::env::args_os();
-    let name = args.next().unwrap_or_else(|| OsString::from("turnstone"));
-    let child = Command::new("/proc/self/exe")
-        .arg0(name)
-        .args(args)
-        .process_group(0)
-        .stdin(theirs)
-        .stdout(Stdio::null())
-        .stderr(Stdio::null())
-        .spawn()?;
-    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
-    let pid = pid.ok_or_else(|| io::Error::other("a process without a number"))?;
-    Ok((ours, pid))
+    Ok(Some((launcher, trace, watch)))
 }
 
 /// The end of a group, under way.
@@ -165,8 +151,12 @@ struct SupervisedCommand {
     outer: Option<OuterTerminal>,
     grace: Duration,
     leftover: OrphanPolicy,
+    /// The processes that answer for the command, if it is traced and they have not ended.
+    holders: Option<TraceHolders>,
     exit: Option<CommandExit>,
     ending: Option<GroupShutdown>,
+    /// Processes that outlived the command and were ended for that.
+    ended_orphans: usize,
 }
 
 impl SupervisedCommand {
@@ -193,13 +183,17 @@ impl SupervisedCommand {
             self.poll_command()?;
             let others = self.list_other_processes()?;
             if self.exit.is_some() && self.is_done(&others) {
-                let left = others.len();
-                self.report(&SupervisorReport::Ended { left });
+                let (left, ended) = (others.len(), self.ended_orphans);
+                self.record_remaining();
+                self.report(&SupervisorReport::Ended { left, ended });
                 waitid(WaitId::Pid(self.leader), WaitIdOptions::EXITED | WaitIdOptions::NOHANG)?;
                 return Ok(());
             }
             if self.ending.as_ref().is_some_and(|ending| ending.give_up_at.is_over()) {
-                self.report(&SupervisorReport::Ended { left: others.len() });
+                let left = others.len();
+                let ended = self.ended_orphans.saturating_sub(left);
+                self.record_remaining();
+                self.report(&SupervisorReport::Ended { left, ended });
                 return Ok(());
             }
             self.kill_after_grace(&others);
@@ -213,7 +207,12 @@ impl SupervisedCommand {
             return true;
         }
         match self.leftover {
-            OrphanPolicy::End => self.end(),
+            OrphanPolicy::End => {
+                if self.ending.is_none() {
+                    self.ended_orphans = others.len();
+                }
+                self.end();
+            }
             OrphanPolicy::Leave if self.ending.is_none() => return true,
             OrphanPolicy::Leave | OrphanPolicy::Wait => {}
         }
@@ -302,19 +301,47 @@ impl SupervisedCommand {
         };
         let mut fds = vec![PollFd::new(&self.signals, PollFlags::IN)];
         fds.extend(self.channel.iter().map(|channel| PollFd::new(channel, PollFlags::IN)));
+        let holders = self.holders.iter().flat_map(TraceHolders::sockets);
+        fds.extend(holders.map(|socket| PollFd::from_borrowed_fd(socket, PollFlags::IN)));
         match poll(&mut fds, tick.timespec().as_ref()) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
-        let spoken = fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        let has_message =
+            self.channel.is_some() && fds.get(1).is_some_and(|fd| !fd.revents().is_empty());
+        let first_holder = 1 + usize::from(self.channel.is_some());
+        let holder_died = fds.iter().skip(first_holder).any(|fd| !fd.revents().is_empty());
         drop(fds);
+        if holder_died {
+            self.check_holders();
+        }
         if self.signals.take_pending().iter().any(|signal| TERMINATION_SIGNALS.contains(signal)) {
             self.end();
         }
-        if spoken {
+        if has_message {
             self.handle_request();
         }
         Ok(())
+    }
+
+    /// Ends a command whose calls nothing answers any more: it could not write again.
+    fn check_holders(&mut self) {
+        let Some(holders) = &mut self.holders else { return };
+        if holders.are_lost() {
+            holders.record_loss();
+            self.holders = None;
+            self.report(&SupervisorReport::TraceLost);
+            self.end();
+        } else if holders.sockets().next().is_none() {
+            self.holders = None;
+        }
+    }
+
+    /// Has the log say what of the command goes on without a supervisor.
+    fn record_remaining(&mut self) {
+        if let Some(mut holders) = self.holders.take() {
+            holders.list_remaining();
+        }
     }
 
     /// Follows one order. An owner that is gone or talks nonsense ends the group.

@@ -16,9 +16,10 @@ use crate::error::StartError;
 use crate::multiplexer::StreamMultiplexer;
 use crate::output_recorder::OutputSource;
 use crate::process_group::ProcessGroupId;
-use crate::protocol::{ExecSpec, SupervisionJob, SupervisorReport, SupervisorRequest};
+use crate::protocol::{ExecSpec, OsText, SupervisionJob, SupervisorReport, SupervisorRequest};
 use crate::pty::{Pty, TerminalSize};
 use crate::terminal::StdioTerminal;
+use crate::trace_outcome::TraceOutcome;
 
 /// How to start this program again as a supervisor.
 #[derive(Clone, Debug)]
@@ -95,17 +96,18 @@ impl SupervisorProgram {
             outer: outside.is_some(),
             grace_ms: u64::try_from(program.grace.as_millis()).unwrap_or(u64::MAX),
             leftover: program.orphan_policy,
+            trace_log: program.trace.as_ref().map(|trace| OsText::from(trace.log.as_os_str())),
         };
         let link = self.spawn().map_err(failed("be started"))?;
         let fds: Vec<BorrowedFd<'_>> =
             theirs.iter().map(AsFd::as_fd).chain(outside.map(AsFd::as_fd)).collect();
         link.send_request(&SupervisorRequest::Supervise(job), &fds)
-            .map_err(failed("be told what to do"))?;
+            .map_err(failed("receive its command"))?;
         drop(theirs);
         match link.receive_report() {
-            Ok(Some(SupervisorReport::Prepared(group))) => {
+            Ok(Some(SupervisorReport::Prepared { group, trace })) => {
                 let command = CommandHandle { link, group, grace: program.grace };
-                Ok(PreparedCommand { running: RunningCommand { command, ends }, exec })
+                Ok(PreparedCommand { running: RunningCommand { command, ends, trace }, exec })
             }
             Ok(Some(SupervisorReport::Failed(failure))) => Err(failure.into_error(&exec)),
             Ok(Some(other)) => Err(StartError::SupervisorReported(format!("unexpected {other:?}"))),
@@ -247,6 +249,11 @@ impl PreparedCommand {
         &self.running.command.group
     }
 
+    /// Whether the command will be traced.
+    pub fn trace(&self) -> &TraceOutcome {
+        self.running.trace()
+    }
+
     /// Lets the command run.
     ///
     /// # Errors
@@ -258,7 +265,7 @@ impl PreparedCommand {
             .command
             .link
             .send_request(&SupervisorRequest::Go, &[])
-            .map_err(failed("be told to go"))?;
+            .map_err(failed("receive the start signal"))?;
         match self.running.command.link.receive_report() {
             Ok(Some(SupervisorReport::Started)) => Ok(self.running),
             Ok(Some(SupervisorReport::Failed(failure))) => Err(failure.into_error(&self.exec)),
@@ -274,6 +281,7 @@ impl PreparedCommand {
 pub struct RunningCommand {
     pub(crate) command: CommandHandle,
     pub(crate) ends: OwnerStreams,
+    trace: TraceOutcome,
 }
 
 /// The hold on a command: its supervisor and its identity.
@@ -299,6 +307,11 @@ impl RunningCommand {
     /// The identity of its group.
     pub fn group(&self) -> &ProcessGroupId {
         &self.command.group
+    }
+
+    /// Whether the command is traced.
+    pub fn trace(&self) -> &TraceOutcome {
+        &self.trace
     }
 
     /// A handle for other threads.

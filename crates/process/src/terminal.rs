@@ -54,7 +54,7 @@ impl AsFd for StdioTerminal {
     }
 }
 
-/// Raw mode of a terminal. Dropping it puts back what was before.
+/// Raw mode of a terminal. Dropping it restores the previous mode.
 #[derive(Debug)]
 pub struct RawMode {
     fd: OwnedFd,

@@ -1,7 +1,9 @@
 //! What every handler starts from.
 
+use std::path::Path;
 use std::sync::Arc;
 
+use tokio::sync::Notify;
 use turnstone_core::time::EpochMillis;
 use turnstone_engine::Engine;
 
@@ -9,11 +11,13 @@ use crate::diff_dedup::DiffDedup;
 use crate::driven_turn::DrivenTurns;
 use crate::error::ApiError;
 use crate::event::EventHub;
+use crate::file_access::FileAccess;
 use crate::file_search::SearchPool;
 use crate::git_pool::GitPool;
 use crate::guard::RateLimits;
 use crate::idempotency::InFlightRequests;
 use crate::project_directory::ProjectDirectoryCache;
+use crate::pty::PtyRegistry;
 use crate::runner_registry::RunnerRegistry;
 use crate::settings::ServerSettings;
 
@@ -30,6 +34,7 @@ struct AppInner {
     hub: EventHub,
     rates: RateLimits,
     work: InFlightWork,
+    terminals: PtyRegistry,
 }
 
 /// What is being done for clients right now.
@@ -43,18 +48,25 @@ pub(crate) struct InFlightWork {
     pub(crate) runners: RunnerRegistry,
     /// What clients know of the differences of sessions.
     pub(crate) diff_dedup: DiffDedup,
+    /// Locks on files, and files that are read.
+    pub(crate) files: FileAccess,
     /// Searches in files.
     pub(crate) searches: SearchPool,
     /// Requests that ask git.
     pub(crate) git: GitPool,
+    /// Wakes maintenance after a deletion.
+    pub(crate) deletion_signal: Notify,
 }
 
 impl AppState {
     pub(crate) fn new(engine: Arc<Engine>, settings: ServerSettings) -> Self {
         let hub = EventHub::new(engine.clone(), settings.clock, settings.limits.streams);
         let rates = RateLimits::new(settings.limits.rate);
-        let (places, work) = (ProjectDirectoryCache::default(), InFlightWork::default());
-        Self { inner: Arc::new(AppInner { engine, settings, places, hub, rates, work }) }
+        let terminals = PtyRegistry::new(settings.limits.terminals);
+        let files = FileAccess::new(&settings.limits);
+        let work = InFlightWork { files, ..InFlightWork::default() };
+        let places = ProjectDirectoryCache::default();
+        Self { inner: Arc::new(AppInner { engine, settings, places, hub, rates, work, terminals }) }
     }
 
     pub(crate) fn engine(&self) -> &Engine {
@@ -84,9 +96,21 @@ impl AppState {
         &self.inner.work
     }
 
+    /// Terminals of people.
+    pub(crate) fn terminals(&self) -> &PtyRegistry {
+        &self.inner.terminals
+    }
+
     /// Who runs turns.
     pub(crate) fn runners(&self) -> &RunnerRegistry {
         &self.inner.work.runners
+    }
+
+    /// Watches the root of a directory in which work begins or goes on, so that captures cost what changed (R42).
+    ///
+    /// Requests that only read never call it.
+    pub(crate) fn watch_directory(&self, directory: &Path) {
+        self.engine().maintenance().watched_roots().ensure_watched(directory, self.now());
     }
 
     /// The present moment.

@@ -9,6 +9,7 @@ use rustix::fs::{FileType, Mode, OFlags};
 use rustix::io::Errno;
 
 use crate::error::ApiError;
+use crate::name_order::compare_names;
 
 /// Why a path of a client leads nowhere.
 #[derive(Debug)]
@@ -38,7 +39,7 @@ impl From<ConfinedPathError> for ApiError {
             }
             ConfinedPathError::Missing(path) => Self::NotFound(format!("File not found: {path}")),
             ConfinedPathError::WrongKind(path) => Self::invalid_query(format!(
-                "Neither file nor directory as asked: {path}\n  at [\"path\"]"
+                "Not a file or directory of the expected kind: {path}\n  at [\"path\"]"
             )),
             ConfinedPathError::TooLarge(path) => {
                 let status = axum::http::StatusCode::PAYLOAD_TOO_LARGE;
@@ -79,7 +80,8 @@ impl ConfinedPath {
     }
 
     fn display(&self) -> String {
-        self.0.display().to_string()
+        let shown = self.0.display().to_string();
+        if shown.is_empty() { ".".to_owned() } else { shown }
     }
 }
 
@@ -179,7 +181,8 @@ impl ConfinedRoot {
             }
             entries.push(ConfinedEntry { name: name.to_owned(), is_dir });
         }
-        entries.sort_by(|a, b| (!a.is_dir, &a.name).cmp(&(!b.is_dir, &b.name)));
+        entries
+            .sort_by(|a, b| b.is_dir.cmp(&a.is_dir).then_with(|| compare_names(&a.name, &b.name)));
         Ok((entries, is_whole))
     }
 

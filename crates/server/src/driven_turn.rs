@@ -19,6 +19,7 @@ use turnstone_store::{Context, StoreError, TurnRow};
 
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::file_access::HeldFileLock;
 use crate::prompt::end_driven_turn;
 use crate::random;
 
@@ -38,6 +39,8 @@ struct DrivenTurn {
     /// Calls that are under way: as long as there are any, the driver lives.
     calls: AtomicUsize,
     tools: Mutex<HashMap<PartId, ToolRun>>,
+    /// The files that no one else is to write meanwhile.
+    files: Mutex<Option<HeldFileLock>>,
 }
 
 /// A turn in use by a call of its driver.
@@ -60,6 +63,16 @@ impl TurnUse {
     /// Keeps a tool that runs.
     pub(crate) fn store_tool_run(&self, part: &PartId, run: ToolRun) {
         lock(&self.held.tools).insert(part.clone(), run);
+    }
+
+    /// True while the turn holds a lock on files.
+    pub(crate) fn has_file_lock(&self) -> bool {
+        lock(&self.held.files).is_some()
+    }
+
+    /// Releases the lock on files that the turn holds, and holds another one.
+    pub(crate) fn replace_file_lock(&self, next: Option<HeldFileLock>) {
+        *lock(&self.held.files) = next;
     }
 
     /// A tool that runs, if it began in this process.
@@ -98,6 +111,7 @@ impl DrivenTurns {
             last_call: AtomicI64::new(now.0),
             calls: AtomicUsize::new(0),
             tools: Mutex::new(tools.unwrap_or_default()),
+            files: Mutex::new(None),
         };
         held.insert(id, Arc::new(new));
         Ok(())

@@ -5,10 +5,10 @@
 use std::io::ErrorKind;
 
 use axum::Json;
-use axum::http::StatusCode;
+use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use serde_json::{Map, Value, json};
-use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::id::{MessageId, ProjectId, SessionId};
 use turnstone_core::permission::ReplyError;
 use turnstone_core::redact::redact_prose;
 use turnstone_core::time::SessionSeq;
@@ -19,6 +19,11 @@ use crate::random;
 
 /// The longest message a client is sent.
 const MAX_MESSAGE_CHARS: usize = 1024;
+
+/// After how many seconds a client may repeat what the database could not do.
+const RETRY_AFTER_SECONDS: &str = "5";
+/// The field that names the part of the server that does not work at the moment.
+const SERVICE_FIELD: &str = "service";
 
 /// Why a request was not done.
 #[derive(Clone, Debug)]
@@ -126,6 +131,31 @@ impl ApiError {
         Self::tagged(StatusCode::CONFLICT, tag, &format!("{reason}{hint}"))
     }
 
+    /// The database does not work at the moment: the reason, and what helps.
+    fn store_unavailable(error: &StoreError) -> Self {
+        let hint = error.remedy().map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        let status = StatusCode::SERVICE_UNAVAILABLE;
+        Self::tagged(status, "ServiceUnavailableError", &format!("{error}{hint}"))
+            .with_field(SERVICE_FIELD, "store")
+    }
+
+    /// The session is deleted, but what it left on the disk could not be removed yet: the server tries again.
+    pub(crate) fn erasure_pending(session: &SessionId, error: &EngineError) -> Self {
+        let reason = redact_prose(&with_causes(error));
+        let message = format!(
+            "the session is deleted; some of its data is still on the disk and will be removed later: {reason}"
+        );
+        tracing::warn!("{message}");
+        Self::tagged(StatusCode::SERVICE_UNAVAILABLE, "ErasurePendingError", &message)
+            .with_field("sessionID", session.as_str())
+    }
+
+    /// True if the same request may succeed a little later.
+    fn is_store_unavailable(&self) -> bool {
+        matches!(self, Self::Tagged { status: StatusCode::SERVICE_UNAVAILABLE, fields, .. }
+            if fields.get(SERVICE_FIELD).is_some_and(|service| service == "store"))
+    }
+
     /// The disk has no room.
     fn storage_full(words: &str) -> Self {
         Self::tagged(StatusCode::INSUFFICIENT_STORAGE, "StorageFullError", words)
@@ -180,6 +210,10 @@ impl ApiError {
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
         let mut response = (self.status(), Json(self.body())).into_response();
+        if self.is_store_unavailable() {
+            let seconds = HeaderValue::from_static(RETRY_AFTER_SECONDS);
+            response.headers_mut().insert(header::RETRY_AFTER, seconds);
+        }
         // Routes with other words for the same errors find it here.
         response.extensions_mut().insert(self);
         response
@@ -254,40 +288,54 @@ impl From<StoreError> for ApiError {
                 Self::tagged(StatusCode::PAYLOAD_TOO_LARGE, "TooLargeError", &error.to_string())
             }
             StoreError::Full { .. } => Self::storage_full("no space left"),
-            StoreError::ReadOnly { .. } | StoreError::Locked { .. } | StoreError::InUse { .. } => {
-                Self::tagged(
-                    StatusCode::SERVICE_UNAVAILABLE,
-                    "ServiceUnavailableError",
-                    &error.to_string(),
-                )
-                .with_field("service", "store")
-            }
+            StoreError::ReadOnly { .. }
+            | StoreError::Locked { .. }
+            | StoreError::InUse { .. }
+            | StoreError::OldPagesInUse { .. }
+            | StoreError::Poisoned { .. } => Self::store_unavailable(&error),
             _ => Self::unexpected(&error),
         }
     }
+}
+
+/// What has no space left.
+#[expect(clippy::wildcard_enum_match_arm, reason = "the others say it themselves")]
+fn describe_full(error: &EngineError) -> String {
+    match error {
+        EngineError::Io(_) => "no space left".to_owned(),
+        EngineError::Unrecorded { .. } => with_causes(error),
+        error => error.to_string(),
+    }
+}
+
+fn no_project(id: &ProjectId) -> ApiError {
+    let message = format!("Project not found: {id}");
+    ApiError::tagged(StatusCode::NOT_FOUND, "ProjectNotFoundError", &message)
+        .with_field("projectID", id.as_str())
 }
 
 impl From<EngineError> for ApiError {
     fn from(error: EngineError) -> Self {
         match error {
             EngineError::Store(error) => error.into(),
-            EngineError::NoProject(id) => {
-                let message = format!("Project not found: {id}");
-                Self::tagged(StatusCode::NOT_FOUND, "ProjectNotFoundError", &message)
-                    .with_field("projectID", id.as_str())
-            }
+            EngineError::NoProject(id) => no_project(&id),
             EngineError::NoTurn { turn, .. } => Self::NotFound(format!("Turn not found: {turn}")),
             EngineError::NoPoint { point, .. } => {
                 Self::NotFound(format!("Point not found: {point}"))
             }
             EngineError::Fork(error) => Self::NotFound(error.to_string()),
-            EngineError::NothingToUndo(_) | EngineError::NothingToRedo(_) => {
+            EngineError::NothingToUndo(_)
+            | EngineError::NothingToRedo(_)
+            | EngineError::TurnChoice(_)
+            | EngineError::UndoSuperseded { .. }
+            | EngineError::NoSuchChange { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "NothingToDoError", &error.to_string())
             }
+            EngineError::OperationRunning(ref session) => Self::busy(session),
             EngineError::StalePlan(_) | EngineError::CallNotOpen(_) => {
                 Self::tagged(StatusCode::CONFLICT, "ConflictError", &error.to_string())
             }
-            EngineError::PermissionRefused { .. } => {
+            EngineError::PermissionRefused { .. } | EngineError::ToolDenied { .. } => {
                 Self::tagged(StatusCode::FORBIDDEN, "NotAllowedError", &error.to_string())
             }
             EngineError::PermissionPending { ref request, .. } => {
@@ -295,7 +343,9 @@ impl From<EngineError> for ApiError {
                     .with_field("permissionID", request.as_str())
             }
             EngineError::RootGone { .. }
+            | EngineError::DirectoryMissing { .. }
             | EngineError::DirectoryGone { .. }
+            | EngineError::DirectoryReplaced { .. }
             | EngineError::ProjectGone { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "DirectoryGoneError", &error.to_string())
             }
@@ -306,19 +356,15 @@ impl From<EngineError> for ApiError {
             EngineError::Repository(ref refused) => {
                 Self::hinted("RepositoryError", &refused.to_string(), refused.hint().as_deref())
             }
-            EngineError::OverBudget(_) => Self::storage_full(&error.to_string()),
+            ref full if full.is_full() => Self::storage_full(&describe_full(full)),
             EngineError::UnreadableRules { .. } => {
                 Self::tagged(StatusCode::CONFLICT, "ConfigError", &error.to_string())
             }
-            EngineError::Snapshot(ref snapshot) if snapshot.is_full() => {
-                Self::storage_full(&snapshot.to_string())
-            }
-            EngineError::Snapshot(ref snapshot) if is_disk_full(snapshot) => {
-                Self::storage_full("no space left")
-            }
-            EngineError::Io(ref io) if is_disk_full(io) => Self::storage_full("no space left"),
             EngineError::BadPattern { .. } => Self::invalid_query(error.to_string()),
             EngineError::Open(_)
+            | EngineError::OverBudget(_)
+            | EngineError::ChangesPending(_)
+            | EngineError::Unrecorded { .. }
             | EngineError::Snapshot(_)
             | EngineError::UnreadableOperation { .. }
             | EngineError::UnreadableCaptureId { .. }
@@ -392,6 +438,24 @@ mod tests {
         }
         let other = EngineError::Io(ErrorKind::PermissionDenied.into());
         assert_eq!(ApiError::from(other).status(), StatusCode::INTERNAL_SERVER_ERROR);
+    }
+
+    #[test]
+    fn poisoned_store_is_unavailable_and_says_when_to_retry() {
+        let (file, reason) = ("/data/turnstone.db".into(), "disk I/O error".to_owned());
+        let error = ApiError::from(StoreError::Poisoned { file, reason });
+        let body = error.body();
+        assert_eq!(
+            (&body["_tag"], &body["service"]),
+            (&json!("ServiceUnavailableError"), &json!("store"))
+        );
+        let message = body["message"].as_str().expect("a message");
+        assert!(message.contains("disk I/O error") && message.contains("(hint: "), "{message}");
+        let response = error.into_response();
+        assert_eq!(response.status(), StatusCode::SERVICE_UNAVAILABLE);
+        assert_eq!(response.headers()[header::RETRY_AFTER], RETRY_AFTER_SECONDS);
+        let busy = ApiError::from(&GitError::Busy).into_response();
+        assert!(busy.headers().get(header::RETRY_AFTER).is_none());
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Requests that are made once: an `Idempotency-Key` answers a repeat with the first answer (R43).
 //!
-//! The answer is kept in the ledger, by actor, route and key, before it is given: a repeat gets it
+//! The answer is kept in the database, by actor, route and key, before it is given: a repeat gets it
 //! after a restart too. A request that was cut off between its first event and its answer is known by
 //! the mark that event left: it is never done twice.
 
@@ -25,8 +25,10 @@ use crate::request_input::read_body;
 /// The header that names a request.
 const KEY_HEADER: &str = "idempotency-key";
 
-/// The route whose answer holds a secret.
+/// The route that answers with the token of a runner.
 const REGISTRATION_PATH: &str = "/turnstone/runner";
+/// How the paths of routes end that answer with a ticket or with the content of a file.
+const UNSTORED_ENDINGS: [&str; 2] = ["/connect-token", "/file/read"];
 
 /// Headers of an answer that a repeat gets too.
 const STORED_HEADERS: [&str; 3] = ["content-type", "etag", "x-next-cursor"];
@@ -72,8 +74,7 @@ pub(crate) async fn idempotency_layer(
     next: Next,
 ) -> Response {
     let reads = matches!(*request.method(), Method::GET | Method::HEAD);
-    // A stored answer would put the token of a runner on the disk: a repeat registers another runner.
-    if !reads && request.uri().path() == REGISTRATION_PATH {
+    if !reads && holds_secret(request.uri().path()) {
         return next.run(request).await;
     }
     match short_header(request.headers(), KEY_HEADER) {
@@ -90,6 +91,13 @@ pub(crate) async fn idempotency_layer(
     }
 }
 
+/// True for routes whose answers must not be put on the disk. None of them stores anything, so a repeat does
+/// no harm.
+fn holds_secret(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    path == REGISTRATION_PATH || UNSTORED_ENDINGS.iter().any(|ending| path.ends_with(ending))
+}
+
 async fn handle_keyed(
     app: &AppState,
     request: Request,
@@ -100,10 +108,9 @@ async fn handle_keyed(
     let bytes = read_body(body, app).await?;
     let query = parts.uri.query().unwrap_or_default();
     let asked = BlobHash::of(&[query.as_bytes(), b"\n", &bytes].concat()).hex();
-    let RequestContext(mut ctx) = RequestContext::from_headers(&parts.headers, app)?;
+    let RequestContext(ctx) = RequestContext::from_headers(&parts.headers, app)?;
     let key = format!("{} {}\t{key}", parts.method, parts.uri.path());
-    ctx.idempotency_key = Some(key.clone());
-    let ctx = ctx.without_expected_seq();
+    let ctx = ctx.with_idempotency_key(key.clone()).without_expected_seq();
     // A request with the same key at the same time waits for the one response.
     let claim =
         app.in_flight().idempotent_requests.lock_for(&format!("{}\t{key}", ctx.actor.as_str()));

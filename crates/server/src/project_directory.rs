@@ -144,7 +144,7 @@ pub(crate) struct ProjectDirectory {
     pub(crate) project: Project,
     /// What the checkout was at when it was looked at.
     pub(crate) head: CheckoutHead,
-    /// False if the project was derived, or differs from what the ledger holds.
+    /// False if the project was derived, or differs from what the database holds.
     is_stored: bool,
 }
 
@@ -249,7 +249,7 @@ pub(crate) fn current_project(
         return Ok(place.project.clone());
     };
     if !place.is_stored {
-        // The ledger does not know of this directory of it.
+        // The database does not know of this directory of it.
         project.worktree.clone_from(&place.project.worktree);
         project.sandboxes.clone_from(&place.project.sandboxes);
         project.vcs.clone_from(&place.project.vcs);

@@ -10,7 +10,7 @@ use axum::response::Response;
 use crate::app::AppState;
 use crate::peer::ConnectionPeer;
 
-/// Tells of a request once it has an answer; of a stream, once it is open.
+/// Logs a request once it has an answer; a stream, once it is open.
 pub(crate) async fn log_request(
     State(app): State<AppState>,
     request: Request,

@@ -15,6 +15,7 @@ use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::permission::CallerRole;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnState;
+use turnstone_engine::resolve_path;
 use turnstone_store::{Actor, Context, PromptStatus, StoreError};
 
 use crate::app::AppState;
@@ -88,19 +89,11 @@ fn is_below(directory: &Path, root: &Path) -> bool {
     !leads_up && directory.starts_with(root)
 }
 
-/// The same with links followed: one below `root` may lead out of it. A directory that does not exist is
-/// compared by its name.
+/// The same with links followed: one below `root` may lead out of it, also to what does not exist yet.
 fn is_really_below(directory: &Path, root: &Path) -> Result<bool, ApiError> {
-    use std::io::ErrorKind::{NotADirectory, NotFound};
-    let real = |path: &Path| match fs_err::canonicalize(path) {
-        Ok(real) => Ok(Some(real)),
-        Err(error) if matches!(error.kind(), NotFound | NotADirectory) => Ok(None),
-        Err(error) => Err(ApiError::unexpected(&error)),
-    };
-    match (real(directory)?, real(root)?) {
-        (Some(directory), Some(root)) => Ok(directory.starts_with(root)),
-        (None, _) | (_, None) => Ok(is_below(directory, root)),
-    }
+    let real = |path: &Path| resolve_path(path).map_err(|error| ApiError::unexpected(&error));
+    let leads_up = directory.components().any(|part| part == Component::ParentDir);
+    Ok((!leads_up || directory.is_dir()) && real(directory)?.starts_with(real(root)?))
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -16,6 +16,7 @@ use crate::connection::{
     ConnectionTable, Listeners, UnixSocket, UnixSocketError, accept_connections, raise_file_limit,
 };
 use crate::driven_turn::{end_aborted_turns, end_silent_turns};
+use crate::idle_maintenance::run_idle_maintenance;
 use crate::peer::{PeerId, PeerLookup, own_user};
 use crate::settings::{ServerSettings, SocketSetting};
 use crate::{branch_watch, route};
@@ -97,8 +98,10 @@ impl HttpServer {
             Some(socket) => SocketSetting::At(socket.path().to_owned()),
             None => SocketSetting::Off,
         };
-        let most = raise_file_limit(settings.limits.connections);
-        let table = ConnectionTable::new(most, PeerId::User(own_user()));
+        let budget = raise_file_limit(&settings.limits);
+        settings.limits.terminals = budget.terminals;
+        settings.limits.file_locks = budget.file_locks;
+        let table = ConnectionTable::new(budget.connections, PeerId::User(own_user()));
         let listeners = Listeners { tcp, unix, lookup, has_password };
         Ok(Self { listeners, socket, table, address, app: AppState::new(engine, settings) })
     }
@@ -126,13 +129,16 @@ impl HttpServer {
     ) -> Result<(), ServeError> {
         let sweeper = tokio::spawn(run_sweep_loop(self.app.clone()));
         let listener = tokio::spawn(run_turn_watch_loop(self.app.clone()));
+        let maintainer = tokio::spawn(run_idle_maintenance(self.app.clone()));
         let watcher = tokio::spawn(branch_watch::watch_branches(self.app.clone()));
         let router = route::router(self.app.clone());
-        let hub = self.app.hub().clone();
+        let (hub, stopping) = (self.app.hub().clone(), self.app.clone());
         let (stop_sender, mut stop_receiver) = tokio::sync::watch::channel(false);
         let signal = async move {
             stop.await;
             hub.close();
+            stopping.terminals().close();
+            stopping.in_flight().files.close();
             stop_sender.send_replace(true);
         };
         let limits = self.app.settings().limits;
@@ -147,7 +153,15 @@ impl HttpServer {
         }
         sweeper.abort();
         listener.abort();
+        maintainer.abort();
         watcher.abort();
+        let ended = self.app.run_blocking(|app| {
+            app.terminals().wait();
+            Ok(())
+        });
+        if tokio::time::timeout(SHUTDOWN_GRACE, ended).await.is_err() {
+            tracing::warn!("programs of terminals are left to their supervisors");
+        }
         drop(self.socket);
         Ok(())
     }
@@ -186,10 +200,18 @@ async fn run_sweep_loop(app: AppState) {
     }
 }
 
-/// Ends the turns of drivers that have vanished, and those that another process wants to be aborted.
+/// Ends the turns of drivers that have vanished, those that another process wants to be aborted, and those whose
+/// end could not be stored: as long as the disk is full they look as if they were running.
 async fn run_turn_watch_loop(app: AppState) {
     loop {
         tokio::time::sleep(TURN_WATCH_INTERVAL).await;
+        let stored = app.run_blocking(|app| {
+            app.engine().maintenance().store_pending_turn_ends();
+            Ok(())
+        });
+        if stored.await.is_err() {
+            tracing::warn!("the end of a turn could not be stored; trying again");
+        }
         if app.run_blocking(end_silent_turns).await.is_err() {
             tracing::warn!("a turn whose driver has vanished could not be ended; trying again");
         }

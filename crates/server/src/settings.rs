@@ -28,6 +28,8 @@ pub struct ServerSettings {
     pub variables: Vec<(OsString, OsString)>,
     /// This program, started again to watch over a command.
     pub program: PathBuf,
+    /// Whether commands are traced, so that their changes can be distinguished from those of others.
+    pub traces_commands: bool,
     /// How much a request may ask for.
     pub limits: RequestLimits,
     /// The present moment.
@@ -95,6 +97,16 @@ pub struct RequestLimits {
     pub rate: u32,
     /// Event streams of one peer at a time.
     pub streams: usize,
+    /// Terminals that run at a time.
+    pub terminals: usize,
+    /// Files that turns may lock at a time; fewer if the limit on open files leaves no room for them.
+    pub file_locks: usize,
+    /// Requests that may wait for files that are locked.
+    pub file_waiting: usize,
+    /// How long a request waits for a file, in milliseconds.
+    pub file_wait_ms: u64,
+    /// Bytes of files that are read and not yet collected.
+    pub file_read_bytes: usize,
     /// Connections at a time; fewer if the limit on open files leaves no room for them.
     pub connections: usize,
     /// How long a program that drives a turn may be silent, in milliseconds.
@@ -112,6 +124,11 @@ impl Default for RequestLimits {
             write_timeout_secs: 60,
             rate: 2_000,
             streams: 4_096,
+            terminals: 64,
+            file_locks: 512,
+            file_waiting: 64,
+            file_wait_ms: 30_000,
+            file_read_bytes: 256 << 20,
             connections: 8_192,
             driver_timeout_ms: 90_000,
         }

@@ -1,17 +1,16 @@
 //! Commands of people: run under a supervisor, as turns that can be undone (R32).
 
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::path::Path;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::Session;
 use turnstone_engine::{CommandExecution, ExecutionResult};
 use turnstone_process::{
-    AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, OutputLimits, OutputRecorder,
-    RunningCommand, StartError, SupervisorProgram,
+    AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, LiveOutput, OutputLimits,
+    OutputRecorder, RunningCommand, StartError, SupervisorProgram,
 };
 use turnstone_store::Context;
 
@@ -63,8 +62,13 @@ fn supervise_command(
     execution: &mut CommandExecution,
     line: &str,
 ) -> Result<ExecutionResult, CommandFailure> {
-    let program = shell_program(app, &session.id, Path::new(&session.directory), line);
+    let mut program = shell_program(app, &session.id, Path::new(&session.directory), line);
+    if app.settings().traces_commands {
+        let trace = app.engine().turns().commands().prepare_trace(execution);
+        program.trace = Some(trace.map_err(CommandFailure::other)?);
+    }
     let prepared = supervisor(app).prepare(&program, CommandStdio::Pipes { stdin: None })?;
+    execution.record_trace(prepared.trace());
     // Before it runs, so that recovery finds its processes after a crash (R32).
     app.engine()
         .turns()
@@ -76,7 +80,7 @@ fn supervise_command(
     let mut recorder =
         OutputRecorder::new(OutputLimits::default(), Some(folder.join(execution.call_id())));
     let running = prepared.start()?;
-    let (live, turn) = (LiveOutput::default(), execution.turn.clone());
+    let (live, turn) = (LiveOutput::new(MAX_LIVE_BYTES), execution.turn.clone());
     let (ended, aborted) = std::thread::scope(|scope| {
         let showing = scope.spawn(|| publish_output(app, ctx, execution, &live));
         let (mut stdout, mut stderr) = (live.clone(), live.clone());
@@ -92,7 +96,7 @@ fn supervise_command(
         drop(showing.join());
         ended
     });
-    Ok(ExecutionResult::from_outcome(ended, recorder, aborted))
+    Ok(ExecutionResult::from_outcome(ended, Some(recorder), aborted))
 }
 
 /// Shows what a command writes while it runs.
@@ -102,7 +106,7 @@ fn publish_output(
     execution: &mut CommandExecution,
     live: &LiveOutput,
 ) {
-    while let Some(text) = live.next_output() {
+    while let Some(text) = live.next_output(OUTPUT_INTERVAL) {
         let now = ctx.clone().at_time(app.now());
         if let Err(error) =
             app.engine().turns().commands().record_partial_output(&now, execution, &text)
@@ -145,7 +149,8 @@ pub(crate) fn template_output(
     }
 }
 
-fn supervisor(app: &AppState) -> SupervisorProgram {
+/// How this program is started again to watch over a command.
+pub(crate) fn supervisor(app: &AppState) -> SupervisorProgram {
     let program = app.settings().program.clone();
     SupervisorProgram { program, args: vec![OsString::from("supervise")] }
 }
@@ -153,15 +158,20 @@ fn supervisor(app: &AppState) -> SupervisorProgram {
 /// A command line for the shell of the user who started the server.
 fn shell_program(app: &AppState, session: &SessionId, directory: &Path, line: &str) -> CommandSpec {
     let variables = &app.settings().variables;
-    let shell = variables.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value);
-    let shell = shell.filter(|shell| Path::new(shell).is_absolute());
-    let shell = shell.filter(|shell| Path::new(shell).is_file()).cloned();
     // A turnstone command inside of it works on the same data, below this session.
     let env = CommandEnvironment::without(variables.iter().cloned(), &PASSWORD_VARIABLES)
         .with("TURNSTONE_SESSION", session.as_str())
         .with("TURNSTONE_DATA", app.engine().store().layout().root());
-    let shell = shell.unwrap_or_else(|| OsString::from("/bin/sh"));
-    CommandSpec::new(shell, directory).args(["-c", line]).env(env)
+    CommandSpec::new(user_shell(app), directory).args(["-c", line]).env(env)
+}
+
+/// The shell of the user who started the server.
+pub(crate) fn user_shell(app: &AppState) -> OsString {
+    let variables = &app.settings().variables;
+    let shell = variables.iter().find(|(name, _)| name == "SHELL").map(|(_, value)| value);
+    let shell = shell.filter(|shell| Path::new(shell).is_absolute());
+    let shell = shell.filter(|shell| Path::new(shell).is_file()).cloned();
+    shell.unwrap_or_else(|| OsString::from("/bin/sh"))
 }
 
 /// Stays with a command for as long as a template may take; then it is ended.
@@ -208,66 +218,4 @@ impl From<StartError> for CommandFailure {
     fn from(error: StartError) -> Self {
         Self::Start(error)
     }
-}
-
-/// What a command has written so far: its end, and whether it is still to be shown.
-#[derive(Clone, Default)]
-struct LiveOutput(Arc<(Mutex<OutputTail>, Condvar)>);
-
-#[derive(Default)]
-struct OutputTail {
-    bytes: Vec<u8>,
-    is_new: bool,
-    is_over: bool,
-}
-
-impl LiveOutput {
-    fn lock(&self) -> MutexGuard<'_, OutputTail> {
-        self.0.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// The output so far, when there is more of it and a beat has passed; nothing at its end.
-    fn next_output(&self) -> Option<String> {
-        let mut tail = self.lock();
-        loop {
-            let over = |tail: &mut OutputTail| !tail.is_over;
-            let waited = self.0.1.wait_timeout_while(tail, OUTPUT_INTERVAL, over);
-            tail = waited.unwrap_or_else(PoisonError::into_inner).0;
-            if tail.is_over {
-                return None;
-            }
-            if std::mem::take(&mut tail.is_new) {
-                return Some(complete_utf8(&tail.bytes));
-            }
-        }
-    }
-
-    fn finish(&self) {
-        self.lock().is_over = true;
-        self.0.1.notify_all();
-    }
-}
-
-impl Write for LiveOutput {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut tail = self.lock();
-        tail.bytes.extend_from_slice(bytes);
-        let over = tail.bytes.len().saturating_sub(MAX_LIVE_BYTES);
-        tail.bytes.drain(..over);
-        tail.is_new = true;
-        Ok(bytes.len())
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// Bytes as text; a letter that is still being written is left out.
-fn complete_utf8(bytes: &[u8]) -> String {
-    let whole = match str::from_utf8(bytes) {
-        Err(error) if error.error_len().is_none() => &bytes[..error.valid_up_to()],
-        _ => bytes,
-    };
-    String::from_utf8_lossy(whole).into_owned()
 }

@@ -112,12 +112,9 @@ pub(crate) fn session_list_json(
         }
         match session {
             ListedSession::Json(json) => list.push_str(&json),
-            ListedSession::Row(row) => {
-                let SessionRow { mut session, usage } = *row;
-                if let Some(revert) = app.engine().history().reverts().view(ctx, &session.id)? {
-                    session.revert = Some(revert);
-                }
-                list.push_str(&wire::session_info(&session, usage).to_string());
+            ListedSession::Row { row, is_reverted } => {
+                let shown = session_row_json(app, ctx, *row, is_reverted)?;
+                list.push_str(&shown.0.to_string());
             }
         }
     }
@@ -144,9 +141,10 @@ pub(crate) fn session_row_json(
     SessionRow { mut session, usage }: SessionRow,
     is_reverted: bool,
 ) -> Result<StoredJson, ApiError> {
-    if is_reverted {
-        session.revert = app.engine().history().reverts().view(ctx, &session.id)?;
-    }
+    session.revert = match is_reverted {
+        true => app.engine().history().reverts().view(ctx, &session.id)?,
+        false => None,
+    };
     Ok(StoredJson(wire::session_info(&session, usage)))
 }
 

@@ -3,15 +3,15 @@
 //! `handle DIR load SEED COUNT` edits `DIR/work`, captures, and prints `ack ID TREE` for each capture.
 //! `handle DIR swing SEED COUNT` restores the worktree to its first capture and back again, and prints
 //! `done` for each. `handle DIR churn SEED COUNT` captures for a group that stays and one that goes, and
-//! collects, merges and repacks in between; only captures that stay are acknowledged. `handle DIR tend
-//! SEED COUNT` does all kinds of upkeep each round and prints `gone ID` before a capture expires. `handle
+//! collects or repacks after each; only captures that stay are acknowledged. `handle DIR maintain
+//! SEED COUNT` does all kinds of maintenance each round and prints `gone ID` before a capture expires. `handle
 //! DIR fill SEED COUNT` captures until it is done, whatever fails on the way. `handle DIR time`
 //! prints how long captures of `DIR/work` take, `handle DIR edits SIZE COUNT` what so many edits of one
 //! text of that size take before and after a repack. `handle DIR states COUNT` makes worktrees of every
 //! kind of file, durably, and prints `ack ID TREE` for the capture of each; `handle DIR step FIRST COUNT`
 //! restores them from the `FIRST` on, one after the other, and prints `done INDEX CONFLICTS` for each.
-//! `handle DIR grow FOLDERS` makes a worktree of fifty files in each folder; `handle DIR loan SEED COUNT`
-//! captures a committed checkout and ends the loan each time; `handle DIR first` prints how long the
+//! `handle DIR grow FOLDERS` makes a worktree of fifty files in each folder; `handle DIR reuse SEED COUNT`
+//! captures a committed checkout and releases the borrowed packs each time; `handle DIR first` prints how long the
 //! first capture takes, `handle DIR walk` walks that find nothing changed.
 
 use std::io::Write;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    CaptureError, CaptureRules, EvictionOptions, PinGroup, RootPolicy, SnapshotStore,
+    CaptureError, CaptureRules, EvictionRequest, PinGroup, RootPolicy, SnapshotStore,
     UserGitSettings, Worktree,
 };
 use turnstone_testkit::fixture::SeededRng;
@@ -49,15 +49,15 @@ fn run() -> Fallible {
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
     let dir = Path::new(*words.first().ok_or("usage: vault DIR COMMAND …")?);
-    if let ["loan", seed, count] = words[1..] {
-        return loan(dir, seed.parse()?, count.parse()?);
+    if let ["reuse", seed, count] = words[1..] {
+        return reuse_packs(dir, seed.parse()?, count.parse()?);
     }
     let store = open(dir)?;
     match words[1..] {
         ["load", seed, count] => load(&store, dir, seed.parse()?, count.parse()?)?,
         ["swing", seed, count] => swing(&store, dir, seed.parse()?, count.parse()?)?,
         ["churn", seed, count] => churn(&store, dir, seed.parse()?, count.parse()?)?,
-        ["tend", seed, count] => tend(&store, dir, seed.parse()?, count.parse()?)?,
+        ["maintain", seed, count] => maintain(&store, dir, seed.parse()?, count.parse()?)?,
         ["fill", seed, count] => fill(&store, dir, seed.parse()?, count.parse()?)?,
         ["edits", size, count] => edits(&store, dir, size.parse()?, count.parse()?)?,
         ["states", count] => states(&store, dir, count.parse()?)?,
@@ -116,9 +116,9 @@ fn load(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible 
 }
 
 /// Borrows from the repository of the worktree again and again, and settles each time.
-fn loan(dir: &Path, seed: u64, count: usize) -> Fallible {
+fn reuse_packs(dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = SeededRng::new(seed);
-    let group = PinGroup::new("loan");
+    let group = PinGroup::new("reuse");
     for _ in 0..count {
         let store = open(dir)?;
         for _ in 0..2 {
@@ -148,15 +148,13 @@ fn churn(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible
         say(&format!("ack {} {}", capture.id, capture.tree))?;
         match round % 4 {
             0 => drop(store.collector().gc(&live, NOW.plus(7_200_000), false)?),
-            1 => store.packs().merge_packs()?,
-            2 => drop(store.packs().repack(1 << 30)?),
-            _ => {}
+            _ => drop(store.packs().repack(1 << 30)?),
         }
     }
     Ok(())
 }
 
-fn tend(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
+fn maintain(store: &SnapshotStore, dir: &Path, seed: u64, count: usize) -> Fallible {
     let mut rng = SeededRng::new(seed);
     let (stays, goes) = (PinGroup::new("stays"), PinGroup::new("goes"));
     let live = [stays.clone()].into();
@@ -226,19 +224,24 @@ fn edits(store: &SnapshotStore, dir: &Path, size: usize, count: usize) -> Fallib
     let mut lines: Vec<String> = (0..size / 33).map(|_| word()).collect();
     let paths = ["big.txt".parse()?].into();
     let (group, live) = (PinGroup::new("edits"), [PinGroup::new("edits")].into());
-    let room = EvictionOptions { needed: 0, live: &live, now: NOW, expiry: &[], effort: 256 << 20 };
-    let (mut reliefs, mut report) = (0, None);
+    let request = EvictionRequest { bytes: 0, live, effort: 256 << 20, now: NOW };
+    let mut evictions = 0;
     let started = std::time::Instant::now();
     for round in 0..count {
         let at = (round * 7919) % lines.len();
         lines[at] = word();
         fs_err::write(dir.join("work/big.txt"), lines.concat())?;
-        let capture = |store: &SnapshotStore| store.capture_named(&group, &paths, false, NOW);
-        store.eviction().capture_with_eviction(&room, &mut report, capture)?;
-        reliefs += usize::from(report.take().is_some());
+        while let Err(error) = store.capture_named(&group, &paths, false, NOW) {
+            let CaptureError::OverBudget(over) = error else { return Err(error.into()) };
+            let request = EvictionRequest { bytes: over.needed, ..request.clone() };
+            if !store.eviction().reclaim_unpinned(&request)?.fits {
+                return Err(error.into());
+            }
+            evictions += 1;
+        }
     }
     let usage = store.inspection().usage()?;
-    say(&format!("{count} captures: {:.0} ms, room made {reliefs} times", ms(started)))?;
+    say(&format!("{count} captures: {:.0} ms, room made {evictions} times", ms(started)))?;
     say(&format!("{usage:?}"))?;
     loop {
         let started = std::time::Instant::now();
@@ -355,7 +358,7 @@ fn grow(dir: &Path, folders: usize) -> Fallible {
     Ok(())
 }
 
-/// One capture, for whoever measures the process.
+/// One capture, for measuring the process.
 #[expect(clippy::disallowed_methods, reason = "it measures")]
 fn first(store: &SnapshotStore) -> Fallible {
     let started = std::time::Instant::now();

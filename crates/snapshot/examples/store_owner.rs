@@ -1,4 +1,4 @@
-//! A program under test: it opens the handle of `DIR/work` beside others and may die anywhere.
+//! A program under test: it opens the handle of `DIR/work` next to others and may die anywhere.
 //!
 //! `owner DIR hold` keeps the store until its input ends and prints `ready`. `owner DIR track NAME
 //! COUNT` writes files of its own, captures each time and prints `ack ID TREE`. `owner DIR restore
@@ -39,7 +39,7 @@ fn run() -> Fallible {
     let scenario = fail::FailScenario::setup();
     let words: Vec<String> = std::env::args().skip(1).collect();
     let words: Vec<&str> = words.iter().map(String::as_str).collect();
-    let dir = Path::new(*words.first().ok_or("usage: keeper DIR COMMAND …")?);
+    let dir = Path::new(*words.first().ok_or("usage: store_owner DIR COMMAND …")?);
     let (data, run) = (dir.join("data"), dir.join("run"));
     let options = SnapshotOptions::default();
     let handle = SnapshotHandle::open(&data, Some(&run), &dir.join("work"), options, NOW)?;
@@ -94,11 +94,11 @@ fn track(handle: &SnapshotHandle, dir: &Path, name: &str, count: usize) -> Falli
         let capture = handle.capture(&group, NOW)?.capture;
         say(&format!("ack {} {}", capture.id, capture.tree))?;
     }
-    say(if handle.is_owner() { "keeper" } else { "client" })
+    say(if handle.is_owner() { "owner" } else { "client" })
 }
 
 fn apply(handle: &SnapshotHandle, order: &OperationRequest) -> Fallible {
     let report = handle.apply_once(order, NOW)?;
-    say(&format!("keeper {}", handle.is_owner()))?;
+    say(&format!("owner {}", handle.is_owner()))?;
     say(&serde_json::to_string(&report)?)
 }

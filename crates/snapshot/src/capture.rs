@@ -13,23 +13,32 @@ use turnstone_core::time::EpochMillis;
 
 use crate::capture_chain::build_coverage_commit;
 use crate::change_journal::ScanResult;
-use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions};
+use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions, LargeFileStat};
 use crate::file_hashing::{HashedFiles, hash_files};
 use crate::file_watch::JournalState;
+use crate::forced_paths::persist_forced_paths;
+use crate::named_paths::inspect_paths;
 use crate::object_store::{ObjectError, Oid, PackWriter, TreeLeaf};
 use crate::pack_reuse::{ReuseContext, split_reusable};
 use crate::path::RelPath;
 use crate::path_image::UncoveredReason;
 use crate::pin_group::PinGroup;
+use crate::registry::StoreRegistry;
 use crate::snapshot_store::SnapshotStore;
 use crate::stat_cache::CachedFile;
 use crate::storage_budget::OverBudget;
+use crate::unfinished_files::{find_unfinished, load_unfinished, save_unfinished};
 use crate::worktree::{FileKind, FileStat, RootError, Worktree};
-use crate::worktree_index::{ScanUpdateReport, WorktreeIndex, join_name};
+use crate::worktree_index::{ScanUpdateReport, WorktreeIndex};
 use crate::worktree_walk::ScanDelta;
 
 /// From this many files on, the user's index is consulted, not only at the first capture.
 const MIN_FILES_FOR_REUSE: usize = 1000;
+
+/// A file that was written so shortly before a capture may still be being written.
+const RECENT_WRITE_NANOS: i64 = 2_000_000_000;
+/// With more such files none of them is looked at again.
+const MAX_RECENT_FILES: usize = 1000;
 
 /// Why nothing was captured. No id exists, and every capture before is as it was.
 #[derive(Debug, thiserror::Error)]
@@ -106,7 +115,7 @@ pub struct Capture {
 /// A capture and how it came about.
 #[derive(Clone, Debug)]
 pub struct CaptureOutcome {
-    /// The capture.
+    /// The capture that was made, or the equal one that was there.
     pub capture: Capture,
     /// Files in it.
     pub files: usize,
@@ -170,15 +179,13 @@ impl SnapshotStore {
     ) -> Result<CaptureOutcome, CaptureError> {
         let running = self.baseline_lock.lock().unwrap_or_else(PoisonError::into_inner);
         let held = self.lock_objects_shared();
-        self.worktree.check_root()?;
+        self.check_root()?;
         let mut worktree_index = self.take_worktree_index();
-        let mut fresh = Vec::new();
-        let outcome = capture_worktree(self, &mut worktree_index, &mut fresh, group, now);
+        let outcome = capture_worktree(self, &mut worktree_index, group, now);
         if outcome.is_err() {
-            // What was read is not in the store, nor are trees made of it.
-            let fresh: BTreeSet<RelPath> = fresh.into_iter().collect();
-            worktree_index
-                .retain_stat_cache(|folder, name, _| !fresh.contains(&join_name(folder, name)[..]));
+            // What was read may not be in the store, nor trees made of it.
+            let known = self.repository.existence_check();
+            worktree_index.retain_stat_cache(|_, _, cached| known(&cached.leaf.blob));
         }
         // A hint: a capture that is durable does not fail for it.
         worktree_index.save(&self.directory.join("stat-cache"), false).ok();
@@ -193,7 +200,19 @@ impl SnapshotStore {
         Ok(captured)
     }
 
-    /// Captures `paths` and nothing else, whatever the rules say of them (R6).
+    /// Makes sure that the root is still the directory that was opened. One that was deleted is recorded: a
+    /// directory that is made at its path is its successor, and one that replaced a moved root is not.
+    fn check_root(&self) -> Result<(), RootError> {
+        let checked = self.worktree.check_root();
+        if checked.is_err() && self.worktree.is_deleted() {
+            // Without the record a successor is refused until `project relink`.
+            let root = self.worktree.file_identity();
+            StoreRegistry::record_former_root(&self.directory, root).ok();
+        }
+        checked
+    }
+
+    /// Captures `paths` and nothing else, whatever the rules say (R6).
     ///
     /// The cost follows the number of paths. With `keep`, the paths stay selected in every later
     /// capture of this store (R1).
@@ -210,17 +229,21 @@ impl SnapshotStore {
     ) -> Result<CaptureOutcome, CaptureError> {
         self.packs().merge_packs_if_many()?;
         if keep {
-            self.worktree.check_root()?;
+            self.check_root()?;
             persist_forced_paths(self, paths)?;
         }
-        capture_paths(self, group, paths, false, now)
+        let captured = capture_paths(self, group, paths, false, now)?;
+        if keep {
+            // A deletion that ended meanwhile found no capture that needs them.
+            persist_forced_paths(self, paths)?;
+        }
+        Ok(captured)
     }
 }
 
 fn capture_worktree(
     store: &SnapshotStore,
     worktree_index: &mut WorktreeIndex,
-    fresh: &mut Vec<RelPath>,
     group: &PinGroup,
     now: EpochMillis,
 ) -> Result<CaptureOutcome, CaptureError> {
@@ -229,8 +252,14 @@ fn capture_worktree(
         store.journal().scan(worktree_index, &forced, now)?;
     fail_point!("snapshot::walked", |_| Err(io::Error::other("failpoint").into()));
     let mut writer = store.repository.new_pack_writer()?;
-    let (hashed, reused) = hash_stale_files(store, worktree_index, &found, &mut writer)?;
-    fresh.extend(hashed.read.iter().map(|(path, _)| path.clone()));
+    let (hashed, reused, recent) = hash_stale_files(store, worktree_index, &found, &mut writer)?;
+    let before = load_unfinished(&store.directory);
+    let read = hashed.read.iter().map(|(path, _)| path);
+    let unfinished = find_unfinished(&store.worktree, &recent, read, &before);
+    if unfinished != before {
+        // Without it, the next capture may take a save that goes on for a complete file: no reason to fail.
+        save_unfinished(&store.directory, &unfinished).ok();
+    }
     let ScanUpdateReport { changed, dropped } = worktree_index.apply_scan(found, hashed, whole);
     if let Some(watch) = store.journal().lock().watch.clone() {
         dropped.iter().for_each(|folder| watch.unwatch_folder(folder));
@@ -238,7 +267,8 @@ fn capture_worktree(
     let known = store.repository.existence_check();
     let mut made = Vec::new();
     let tree = worktree_index.build_trees(&known, &mut made)?;
-    let (coverage, about) = worktree_index.coverage(&forced);
+    let described = with_large_files(&store.worktree, worktree_index.coverage(&forced));
+    let (coverage, about) = with_unfinished(described, unfinished.into_iter().collect());
     let about = match about {
         Some(about) => about,
         None => build_coverage_commit(&coverage, &known, &mut made)?,
@@ -251,31 +281,94 @@ fn capture_worktree(
     };
     let seen = CaptureStats { changed, reused, mode, journal, is_guard: false };
     let captured = store.append_capture(&content, &made, seen, writer, group, now)?;
-    worktree_index.set_coverage_commit(about);
+    let is_index_coverage = captured.capture.coverage.large.is_empty()
+        && captured.capture.coverage.unfinished.is_empty();
+    if is_index_coverage {
+        worktree_index.set_coverage_commit(about);
+    }
     Ok(captured)
 }
 
-/// Reads the files that nothing proves unchanged; says of how many the user's index did (R10).
+/// Adds to a coverage the stats by which a change of a file over the size limit is noticed. The worktree index does not
+/// know it, so the commit of its coverage is another one.
+fn with_large_files(
+    worktree: &Worktree,
+    (coverage, commit): (Arc<CaptureCoverage>, Option<Oid>),
+) -> (Arc<CaptureCoverage>, Option<Oid>) {
+    let skipped = coverage.skipped.iter();
+    let large: Vec<(RelPath, LargeFileStat)> = skipped
+        .filter(|(_, reason)| *reason == UncoveredReason::TooLarge)
+        .filter_map(|(path, _)| {
+            let FileStat { size, mtime: modified, ino: inode, .. } = worktree.stat(path).ok()??;
+            Some((path.clone(), LargeFileStat { size, modified, inode }))
+        })
+        .collect();
+    match large.is_empty() {
+        true => (coverage, commit),
+        false => (Arc::new(CaptureCoverage { large, ..(*coverage).clone() }), None),
+    }
+}
+
+/// Adds to a coverage which files may be unfinished; the index does not know that either.
+fn with_unfinished(
+    (coverage, commit): (Arc<CaptureCoverage>, Option<Oid>),
+    unfinished: Vec<RelPath>,
+) -> (Arc<CaptureCoverage>, Option<Oid>) {
+    match unfinished.is_empty() {
+        true => (coverage, commit),
+        false => (Arc::new(CaptureCoverage { unfinished, ..(*coverage).clone() }), None),
+    }
+}
+
+/// Reads the files that nothing proves unchanged; counts those that the user's index proves (R10), and
+/// which were written a moment ago.
 fn hash_stale_files(
     store: &SnapshotStore,
     worktree_index: &WorktreeIndex,
     found: &ScanDelta,
     writer: &mut PackWriter,
-) -> Result<(HashedFiles, usize), CaptureError> {
+) -> Result<(HashedFiles, usize, BTreeMap<RelPath, FileStat>), CaptureError> {
     let stale = found.stale_files();
     if stale.is_empty() {
-        return Ok((HashedFiles::default(), 0));
+        return Ok((HashedFiles::default(), 0, BTreeMap::new()));
     }
     let clock = filesystem_now(&store.directory)?;
-    let (lent, stale) = match worktree_index.file_count() == 0 || stale.len() >= MIN_FILES_FOR_REUSE
+    let (proven, stale) = match worktree_index.file_count() == 0
+        || stale.len() >= MIN_FILES_FOR_REUSE
     {
         true => split_reusable(store, &ReuseContext::collect(worktree_index, found), stale, clock)?,
         false => (Vec::new(), stale),
     };
-    let reused = lent.len();
-    let mut hashed = hash_files(&store.worktree, &store.repository, &stale, writer, clock)?;
-    hashed.read.extend(lent);
-    Ok((hashed, reused))
+    let reused = proven.len();
+    let (mut recent, settled) = split_recent(stale, clock);
+    let mut hashed = hash_files(&store.worktree, &store.repository, &settled, writer, clock)?;
+    // A file that is being saved is empty or short for a moment, and that must not become what a call
+    // found: such files are looked at again after the others were read.
+    for (path, stat) in &mut recent {
+        if let Ok(Some(later)) = store.worktree.stat(path) {
+            *stat = later;
+        }
+    }
+    let last = hash_files(&store.worktree, &store.repository, &recent, writer, clock)?;
+    let recent = last.read.iter().map(|(path, cached)| (path.clone(), cached.stat)).collect();
+    hashed.extend(last);
+    hashed.read.extend(proven);
+    Ok((hashed, reused, recent))
+}
+
+/// Files to read, each as it was when it was found.
+type StaleFiles = Vec<(RelPath, FileStat)>;
+
+/// Separates the files that were written a moment ago from the others.
+fn split_recent(stale: StaleFiles, clock: i64) -> (StaleFiles, StaleFiles) {
+    let is_recent = |(_, stat): &(RelPath, FileStat)| {
+        stat.kind == FileKind::File && clock.saturating_sub(stat.mtime) < RECENT_WRITE_NANOS
+    };
+    // So many are a checkout or a build, not a save.
+    match stale.iter().filter(|file| is_recent(file)).count() > MAX_RECENT_FILES {
+        true => (Vec::new(), stale),
+        false => stale.into_iter().partition(is_recent),
+    }
 }
 
 /// Captures what a restore will overwrite, past the budget (R14).
@@ -296,7 +389,7 @@ fn capture_paths(
     now: EpochMillis,
 ) -> Result<CaptureOutcome, CaptureError> {
     let _held = store.lock_objects_shared();
-    store.worktree.check_root()?;
+    store.check_root()?;
     let clock = filesystem_now(&store.directory)?;
     let mut named = inspect_paths(&store.worktree, paths);
     let mut writer = store.repository.new_pack_writer()?;
@@ -306,6 +399,7 @@ fn capture_paths(
     named.skipped.extend(skipped);
     let coverage = CaptureCoverage {
         scope: CaptureScope::Named,
+        directories: Some(named.directories(&files)),
         skipped: named.skipped.into_iter().collect(),
         absent: named.absent.into_iter().collect(),
         permissions: collect_permissions(&files),
@@ -314,86 +408,11 @@ fn capture_paths(
     store.write_named_capture(&to_leaves(&files), coverage, is_guard, writer, group, now)
 }
 
-/// Adds paths to those that every later capture selects, durably.
-fn persist_forced_paths(store: &SnapshotStore, paths: &BTreeSet<RelPath>) -> io::Result<()> {
-    let mut state = store.lock_state();
-    if paths.is_subset(&state.forced) {
-        return Ok(());
-    }
-    let all: BTreeSet<RelPath> = state.forced.union(paths).cloned().collect();
-    let temp = store.directory.join("forced.tmp");
-    let mut file = fs_err::File::create(&temp)?;
-    file.write_all(&serde_json::to_vec(&all)?)?;
-    file.sync_all()?;
-    fs_err::rename(&temp, store.directory.join("forced.json"))?;
-    state.forced = Arc::new(all);
-    Ok(())
-}
-
-/// Looks at paths that are captured whatever the rules say.
-fn inspect_paths(worktree: &Worktree, paths: &BTreeSet<RelPath>) -> InspectedPaths {
-    let mut named = InspectedPaths::default();
-    for path in paths {
-        let reason = match worktree.stat(path) {
-            Ok(Some(stat)) => match stat.kind {
-                FileKind::File | FileKind::Link => {
-                    named.files.push((path.clone(), stat));
-                    continue;
-                }
-                // A directory is not a file; what is below has other names.
-                FileKind::Directory => {
-                    named.absent.insert(path.clone());
-                    continue;
-                }
-                FileKind::Special => UncoveredReason::Special,
-            },
-            Ok(None) => {
-                named.absent.insert(path.clone());
-                continue;
-            }
-            Err(error) => match rustix::io::Errno::from_io_error(&error) {
-                Some(rustix::io::Errno::LOOP) => UncoveredReason::BehindLink,
-                _ => UncoveredReason::Unreadable,
-            },
-        };
-        named.skipped.insert(path.clone(), reason);
-    }
-    named.mark_absent_behind_links();
-    named
-}
-
 /// The time of the file system, which is not quite the time of the clock.
 pub(crate) fn filesystem_now(directory: &Path) -> io::Result<i64> {
     let mut file = fs_err::File::create(directory.join("clock"))?;
     file.write_all(b".")?;
     Ok(FileStat::of(file.file())?.mtime)
-}
-
-/// What named paths are.
-#[derive(Default)]
-struct InspectedPaths {
-    files: Vec<(RelPath, FileStat)>,
-    skipped: BTreeMap<RelPath, UncoveredReason>,
-    absent: BTreeSet<RelPath>,
-}
-
-impl InspectedPaths {
-    /// Below a link that is captured itself there is no file.
-    fn mark_absent_behind_links(&mut self) {
-        let Self { files, skipped, absent } = self;
-        let links: BTreeSet<&RelPath> = files
-            .iter()
-            .filter_map(|(path, stat)| (stat.kind == FileKind::Link).then_some(path))
-            .collect();
-        skipped.retain(|path, reason| {
-            let is_absent = *reason == UncoveredReason::BehindLink
-                && path.ancestors().any(|above| links.contains(&above));
-            if is_absent {
-                absent.insert(path.clone());
-            }
-            !is_absent
-        });
-    }
 }
 
 fn to_leaves(files: &[(RelPath, CachedFile)]) -> Vec<(RelPath, TreeLeaf)> {

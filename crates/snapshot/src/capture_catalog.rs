@@ -1,4 +1,4 @@
-//! The captures a store holds: how they are found by id or group, and what they say of a path.
+//! The captures a store holds: how they are found by id or group, and what they hold at a path.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -8,10 +8,11 @@ use turnstone_core::change::FileChange;
 
 use crate::capture::Capture;
 use crate::capture_chain::{COVERAGE_FILE, capture_id, capture_time};
-use crate::diff::{capture_changes, find_leaf, permission_changes};
+use crate::coverage::CaptureCoverage;
+use crate::diff::{coverage_changes, find_image, list_path_changes};
 use crate::object_store::{Commit, ObjectError, ObjectRepository, Oid, TreeEntry};
 use crate::path::RelPath;
-use crate::path_image::{PathImage, missing_image, present_image};
+use crate::path_image::{PathImage, UncoveredReason};
 use crate::pin_group::PinGroup;
 use crate::snapshot_store::StoreState;
 
@@ -32,16 +33,21 @@ impl CaptureCatalog<'_> {
     /// [`ObjectError::Missing`] if this store has none of that id.
     pub fn get(&self, id: &Oid) -> Result<Capture, ObjectError> {
         let commit = self.read_commit(id)?;
-        let corrupt = || ObjectError::Corrupt(*id);
-        let about = self.repository.read_commit(commit.parents.last().ok_or_else(corrupt)?)?;
-        let lines = self.repository.read_tree(&about.tree)?;
+        let about = commit.parents.last().ok_or(ObjectError::Corrupt(*id))?;
+        let coverage = Arc::new(self.read_coverage(about)?);
+        Ok(Capture { id: *id, tree: commit.tree, coverage, time: capture_time(&commit) })
+    }
+
+    /// Reads the coverage that a coverage commit holds.
+    pub(crate) fn read_coverage(&self, about: &Oid) -> Result<CaptureCoverage, ObjectError> {
+        let corrupt = || ObjectError::Corrupt(*about);
+        let lines = self.repository.read_tree(&self.repository.read_commit(about)?.tree)?;
         let blob = lines.iter().find_map(|(name, entry)| match entry {
             TreeEntry::Leaf(leaf) if name == COVERAGE_FILE.as_bytes() => Some(leaf.blob),
             TreeEntry::Leaf(_) | TreeEntry::Tree(_) => None,
         });
         let (_, text) = self.repository.read(&blob.ok_or_else(corrupt)?)?;
-        let coverage = Arc::new(serde_json::from_slice(&text).map_err(|_| corrupt())?);
-        Ok(Capture { id: *id, tree: commit.tree, coverage, time: capture_time(&commit) })
+        serde_json::from_slice(&text).map_err(|_| corrupt())
     }
 
     /// Lists the captures of a pin group, newest first.
@@ -104,20 +110,20 @@ impl CaptureCatalog<'_> {
         Err(ObjectError::Missing(*id))
     }
 
-    /// Returns what `capture` says of `path`.
+    /// Returns what `capture` holds at `path`.
     ///
     /// # Errors
     ///
     /// The tree cannot be read: that is never an absence.
     pub fn path_image(&self, capture: &Capture, path: &RelPath) -> Result<PathImage, ObjectError> {
-        Ok(match find_leaf(self.repository, &capture.tree, path)? {
-            Some(leaf) => present_image(capture, path, leaf),
-            None => missing_image(capture, path),
-        })
+        find_image(self.repository, capture, path)
     }
 
-    /// Lists the paths of which two captures say different things, sorted: bytes, kinds, modes and
-    /// permission bits. Where one of them does not cover a path, its side says so (R1).
+    /// Lists the paths at which two captures differ, sorted: bytes, kinds, modes,
+    /// permission bits and directories. Where one of them does not cover a path, its side is uncovered (R1).
+    ///
+    /// A file that another program may have been saving at the first capture, and that differs now, was unfinished
+    /// then: what it held before is not known.
     ///
     /// # Errors
     ///
@@ -127,10 +133,12 @@ impl CaptureCatalog<'_> {
         one: &Capture,
         other: &Capture,
     ) -> Result<Vec<FileChange>, ObjectError> {
-        let mut changes = capture_changes(self.repository, one, other)?;
-        changes.extend(permission_changes(self.repository, one, other)?);
+        // These come first: what one side does not cover cannot be restored.
+        let mut changes = coverage_changes(self.repository, one, other)?;
+        changes.extend(list_path_changes(self.repository, one, other)?);
         changes.sort_by(|one, other| one.path.cmp(&other.path));
         changes.dedup_by(|one, other| one.path == other.path);
+        mask_unfinished(one, &mut changes);
         Ok(changes)
     }
 
@@ -145,5 +153,17 @@ impl CaptureCatalog<'_> {
 
     fn lock_state(&self) -> MutexGuard<'_, StoreState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Takes the content before as unknown for files that may have been unfinished at the first capture and
+/// were completed or changed since.
+fn mask_unfinished(one: &Capture, changes: &mut [FileChange]) {
+    let unfinished = &one.coverage.unfinished;
+    for change in changes.iter_mut() {
+        let is_rewritten = change.before.leaf().is_some() && change.after.leaf().is_some();
+        if is_rewritten && unfinished.binary_search(&change.path).is_ok() {
+            change.before = PathImage::Uncovered { reason: UncoveredReason::Changing };
+        }
     }
 }

@@ -12,9 +12,11 @@ use gix::objs::Kind;
 use serde::{Deserialize, Serialize};
 
 use crate::capture_chain::capture_id;
+use crate::forced_paths::drop_unneeded_forced_paths;
 use crate::object_store::{Commit, ObjectError, Oid, PackedObject};
 use crate::pin_group::PinGroup;
 use crate::reachability::{ReachableObjects, stored_object_sizes};
+use crate::snapshot_handle::{BASELINE_GROUP, PREVIEW_GROUP};
 use crate::snapshot_store::SnapshotStore;
 
 /// The trailer that keeps the id of a capture whose commit was rewritten.
@@ -26,7 +28,7 @@ pub enum ExpireError {
     /// The capture that should become the oldest is not one of the group.
     #[error("{capture} is not a capture of {group:?}")]
     NotInGroup {
-        /// The group.
+        /// Name of the group that was searched.
         group: String,
         /// What was looked for.
         capture: Oid,
@@ -43,12 +45,12 @@ impl From<io::Error> for ExpireError {
 }
 
 /// Captures that may go: those of `group` before `keep_from`, which stays with all that follow it;
-/// or the whole group, as a guard goes (R14).
+/// or the whole group, as for a guard (R14).
 ///
 /// The caller, who knows the turns, lists the steps in the order in which they may go (R13).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ExpiryStep {
-    /// The group.
+    /// Group whose oldest captures go.
     pub group: PinGroup,
     /// Its oldest capture that stays; none: nothing of it stays.
     pub keep_from: Option<Oid>,
@@ -63,12 +65,12 @@ pub struct ExpiredCaptures {
     pub captures: Vec<Oid>,
 }
 
-/// Expiry of old captures: their chain is rewritten without them.
-pub struct CaptureExpiry<'s> {
+/// Trims the oldest captures off the chain of a group, which is rewritten without them.
+pub struct CaptureChainTrimmer<'s> {
     pub(crate) store: &'s SnapshotStore,
 }
 
-impl CaptureExpiry<'_> {
+impl CaptureChainTrimmer<'_> {
     /// Lets the captures of `group` before `keep_from` expire; returns them, newest first.
     ///
     /// Those that stay keep their ids. The space is free after the next collection.
@@ -127,6 +129,21 @@ impl CaptureExpiry<'_> {
         Ok(gone)
     }
 
+    /// Lets all captures of deleted sessions expire, by the names of their groups; with them the captures that belong to
+    /// no session and were made while these ran, because they hold the same files, and the names of files that no other
+    /// capture needs. The space is free after the next collection.
+    ///
+    /// # Errors
+    ///
+    /// See [`ExpireError`]; a repeat continues.
+    pub fn expire_deleted_groups(&self, deleted: &BTreeSet<String>) -> Result<(), ExpireError> {
+        let names = deleted.iter().map(String::as_str).chain([PREVIEW_GROUP, BASELINE_GROUP]);
+        for name in names {
+            self.expire_group(&PinGroup::new(name))?;
+        }
+        Ok(drop_unneeded_forced_paths(self.store)?)
+    }
+
     /// How many stored bytes each of `steps` frees, taken in order.
     ///
     /// What a step frees is what no capture keeps that stays, and none of a later step.
@@ -170,21 +187,6 @@ impl CaptureExpiry<'_> {
         Ok(freed)
     }
 
-    /// How many of `steps`, taken in order, free at least `excess` stored bytes; `None` if all of
-    /// them do not.
-    pub(crate) fn count_steps_freeing(
-        &self,
-        steps: &[ExpiryStep],
-        excess: u64,
-    ) -> Result<Option<usize>, ExpireError> {
-        let mut sum = 0;
-        let enough = self.measure(steps)?.iter().position(|bytes| {
-            sum += bytes;
-            sum >= excess
-        });
-        Ok(enough.map(|index| index + 1))
-    }
-
     /// The commits each step takes away that no step before it does.
     fn commits_per_step(&self, steps: &[ExpiryStep]) -> Result<Vec<Vec<Oid>>, ExpireError> {
         let mut chains = HashMap::new();
@@ -197,7 +199,7 @@ impl CaptureExpiry<'_> {
             let Some(chain) = chains.get_mut(name) else {
                 continue;
             };
-            // A step that says no more than one before it takes nothing.
+            // A step that an earlier one includes removes nothing.
             let range = match &step.keep_from {
                 None => std::mem::take(chain),
                 Some(keep_from) => match find_cut(chain, &step.group, keep_from) {
@@ -222,7 +224,7 @@ fn find_cut(
     found.ok_or(ExpireError::NotInGroup { group: name, capture })
 }
 
-/// The same capture after another one, or after none.
+/// Returns the commit of a capture with another parent, or with none; its id stays.
 pub(crate) fn rewrite_commit(
     oid: &Oid,
     commit: &Commit,

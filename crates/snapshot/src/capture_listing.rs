@@ -20,7 +20,7 @@ const MIN_PREFIX_LEN: usize = 4;
 /// A capture, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedCapture {
-    /// The capture.
+    /// Names the capture.
     pub id: Oid,
     /// Its content.
     pub tree: Oid,
@@ -70,7 +70,7 @@ impl ListedCapture {
 /// A file of a capture.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ListedFile {
-    /// The path.
+    /// The file, below the root.
     pub path: RelPath,
     /// What git remembers of its mode.
     pub mode: FileMode,
@@ -180,7 +180,9 @@ fn list_below(
             TreeEntry::Leaf(leaf) => {
                 let perm = match present_image(capture, &path, leaf) {
                     PathImage::Present { perm, .. } => perm,
-                    PathImage::Absent | PathImage::Uncovered { .. } => 0,
+                    PathImage::Directory { .. }
+                    | PathImage::Absent
+                    | PathImage::Uncovered { .. } => 0,
                 };
                 let size = repository.object_size(&leaf.blob)?;
                 found.push(ListedFile { path, mode: leaf.mode, perm, blob: leaf.blob, size });

@@ -143,7 +143,7 @@ pub(crate) fn copy_captures_from(
     Ok(to.pins().copy_from(&from, captures, group)?)
 }
 
-/// The same capture, as one of `group`.
+/// Returns the commit of a capture with another group in its message.
 fn with_group(mut copy: Commit, group: &PinGroup) -> Commit {
     if let Some(other) = copy.trailer("Turnstone-Group") {
         let (from, to) = (format!("Group: {other}\n"), format!("Group: {}\n", group.name()));

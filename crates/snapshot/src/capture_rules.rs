@@ -55,7 +55,8 @@ impl Default for CaptureRules {
     }
 }
 
-/// What a name turned out to be, before it is written down.
+/// What the classifier decided of a name. Unlike [`EntryKind`] it refers to an unchanged file by its
+/// position, because most folders turn out to be unchanged and nothing of them is copied.
 pub(crate) enum EntryDecision {
     /// The file at this position of the folder in the index.
     Known(usize),
@@ -66,7 +67,7 @@ pub(crate) enum EntryDecision {
 }
 
 impl EntryDecision {
-    /// Writes it down.
+    /// Copies what the walk reports of the name.
     pub(crate) fn resolve(self, known: Option<&IndexFolder>) -> EntryKind {
         match (self, known) {
             (Self::Known(at), Some(known)) => match &known.entries[at].1 {
@@ -91,7 +92,7 @@ pub(crate) struct EntryClassifier<'j> {
     known: Option<&'j IndexFolder>,
     /// True if a file in the index is selected by the same rules as before.
     trust_index_rules: bool,
-    /// The path of the name at hand; before it, the path of the folder.
+    /// The path of the current name; before it, the path of the folder.
     path: Vec<u8>,
     prefix_len: usize,
     /// True once something differs from the index.
@@ -128,7 +129,7 @@ impl<'j> EntryClassifier<'j> {
         }
     }
 
-    /// Classifies a name; `None` if it does not exist or is a temporary file of ours.
+    /// Classifies a name; `None` if it does not exist or is one of our temporary files.
     pub(crate) fn classify(
         &mut self,
         name: &[u8],
@@ -141,7 +142,7 @@ impl<'j> EntryClassifier<'j> {
         self.path.extend_from_slice(name);
         let at = self.known.and_then(|known| known.position(name).ok());
         let known = at.and_then(|at| self.known.map(|known| &known.entries[at].1));
-        // Rules tell files from folders, and some file systems and all events do not.
+        // Rules distinguish files and folders; some file systems and all events do not.
         let kind = match kind {
             Some(kind) => Some(kind),
             None => match self.dir.stat(name) {

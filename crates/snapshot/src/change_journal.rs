@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use turnstone_core::time::EpochMillis;
 
 use crate::capture::{CaptureError, CaptureMode};
@@ -23,7 +23,7 @@ const MAX_HARD_LINKED_FILES: usize = 2000;
 const AUDIT_INTERVAL_MS: i64 = 600_000;
 
 /// The status of the journal of one worktree.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JournalStatus {
     /// Whether it can be used, and why not.
     pub state: JournalState,
@@ -33,6 +33,16 @@ pub struct JournalStatus {
     pub missed: usize,
     /// Audits that were made.
     pub audits: usize,
+}
+
+/// About how many bytes of memory a watched folder takes: its path twice, and its places in two maps.
+const WATCHED_FOLDER_BYTES: u64 = 256;
+
+impl JournalStatus {
+    /// About how many bytes of memory the watches take.
+    pub(crate) const fn memory_bytes(&self) -> u64 {
+        self.watched as u64 * WATCHED_FOLDER_BYTES
+    }
 }
 
 /// The state of the journal between captures.
@@ -75,7 +85,7 @@ pub struct WorktreeJournal<'s> {
 }
 
 impl WorktreeJournal<'_> {
-    /// Starts the journal: the next capture looks at everything once more, later ones at what changed.
+    /// Starts the journal: the next capture walks the whole worktree once more, later ones only read what changed.
     ///
     /// Where it cannot be had, captures go on walking and say why. A journal that is on, or that an
     /// audit has found wanting, stays as it is.
@@ -156,12 +166,12 @@ impl WorktreeJournal<'_> {
                 (walker().walk()?, CaptureMode::Walk)
             }
         };
-        let lost = watch.and_then(|watch| watch.loss());
+        let lost = watch.and_then(|watch| watch.lost_events());
         journal = self.record_scan(mode, journal, lost, now);
         Ok(ScanResult { delta: found, is_complete: mode == CaptureMode::Walk, mode, journal })
     }
 
-    /// What the journal can do for a capture that begins, and what it has heard.
+    /// The state of the journal when a capture begins, and the events it has received.
     fn drain(&self) -> (JournalState, Option<Arc<FileWatcher>>, DrainedEvents) {
         let mut journal = self.lock();
         let mut reported = journal.state;
@@ -174,7 +184,7 @@ impl WorktreeJournal<'_> {
         (reported, journal.watch.clone(), drained)
     }
 
-    /// Notes what a look was worth.
+    /// Records the result of an audit.
     fn record_scan(
         &self,
         mode: CaptureMode,
@@ -213,7 +223,7 @@ impl WorktreeJournal<'_> {
     }
 }
 
-/// The names a capture must look at, or why it must look at all.
+/// The names a capture must check, or why it must check all of them.
 fn names_to_scan(
     worktree_index: &WorktreeIndex,
     drained: DrainedEvents,
@@ -246,7 +256,7 @@ fn names_to_scan(
     if all || worktree_index.hard_linked_files().len() > MAX_HARD_LINKED_FILES {
         return Err(if all { JournalState::On } else { JournalState::Linked });
     }
-    for path in worktree_index.newly_forced_paths(forced) {
+    for path in worktree_index.differently_forced_paths(forced) {
         add_affected_name(worktree_index, path.as_bytes(), &mut names);
     }
     Ok(names)

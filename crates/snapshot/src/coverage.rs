@@ -1,9 +1,11 @@
-//! Coverage: what a capture did not take, why, and what git's trees cannot say of what it took.
+//! Coverage: what a capture did not take, why, and what git's trees cannot store of the rest.
+
+use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
 
 use crate::path::RelPath;
-use crate::path_image::UncoveredReason;
+use crate::path_image::{PathImage, UncoveredReason};
 
 /// What a capture looked at.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,6 +29,55 @@ pub struct CapturedPermissions {
     pub other: Vec<(RelPath, u32)>,
 }
 
+/// The directories of a capture that do not follow from its tree and the usual permission bits (R18).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct CapturedDirectories {
+    /// Permission bits of most directories.
+    pub usual: u32,
+    /// Those with other bits, sorted by path.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub other: Vec<(RelPath, u32)>,
+    /// Those that hold no captured file, sorted by path; the others are in the tree.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub bare: Vec<RelPath>,
+}
+
+impl CapturedDirectories {
+    /// Lists what the tree does not show: `all` are the directories and their bits, `in_tree` tells
+    /// which of them hold a captured file.
+    pub(crate) fn collect(
+        all: &BTreeMap<RelPath, u32>,
+        in_tree: impl Fn(&RelPath) -> bool,
+    ) -> Self {
+        let usual = most_common(all.values().copied()).unwrap_or(DEFAULT_DIRECTORY_BITS);
+        let other = all.iter().filter(|(_, perm)| **perm != usual);
+        let bare = all.keys().filter(|path| !in_tree(path));
+        Self {
+            usual,
+            other: other.map(|(path, perm)| (path.clone(), *perm)).collect(),
+            bare: bare.cloned().collect(),
+        }
+    }
+
+    /// The permission bits of a directory of the capture.
+    fn bits(&self, path: &RelPath) -> u32 {
+        let found = self.other.binary_search_by(|(other, _)| other.cmp(path));
+        found.map_or(self.usual, |index| self.other[index].1)
+    }
+}
+
+/// The bits of a directory where there is none to learn them from.
+pub(crate) const DEFAULT_DIRECTORY_BITS: u32 = 0o755;
+
+/// The bits that occur most often.
+fn most_common(all: impl Iterator<Item = u32>) -> Option<u32> {
+    let mut counts = BTreeMap::<u32, usize>::new();
+    for perm in all {
+        *counts.entry(perm).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(perm, _)| perm)
+}
+
 /// What a capture covers. Equal facts give equal bytes, so an unchanged coverage is stored once.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CaptureCoverage {
@@ -40,8 +91,29 @@ pub struct CaptureCoverage {
     pub nested: Vec<RelPath>,
     /// How many names were passed over because they are a git directory's where case does not matter.
     pub reserved: usize,
-    /// Permission bits.
+    /// Permission bits of files.
     pub permissions: CapturedPermissions,
+    /// Directories; `None` in captures of versions that did not record them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub directories: Option<CapturedDirectories>,
+    /// Files that may have been unfinished, sorted: another process had them open for writing, or they
+    /// had been emptied a moment before.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<RelPath>,
+    /// The files over the size limit, sorted by path, with the stats by which a change is noticed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub large: Vec<(RelPath, LargeFileStat)>,
+}
+
+/// What is known of a file that is too large to capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LargeFileStat {
+    /// Its length in bytes.
+    pub size: u64,
+    /// When it was last written, in nanoseconds.
+    pub modified: i64,
+    /// Its inode.
+    pub inode: u64,
 }
 
 impl CaptureCoverage {
@@ -59,6 +131,21 @@ impl CaptureCoverage {
         found.or_else(|| (self.scope == CaptureScope::Named).then_some(UncoveredReason::NotNamed))
     }
 
+    /// The image of a directory that holds no captured file; `None` if no such directory is recorded.
+    #[must_use]
+    pub fn bare_directory(&self, path: &RelPath) -> Option<PathImage> {
+        let directories = self.directories.as_ref()?;
+        directories.bare.binary_search(path).ok()?;
+        Some(PathImage::Directory { perm: directories.bits(path) })
+    }
+
+    /// The image of a directory that is in the capture's tree; `None` if directories are not recorded.
+    #[must_use]
+    pub fn tree_directory(&self, path: &RelPath) -> Option<PathImage> {
+        let perm = self.directories.as_ref()?.bits(path);
+        Some(PathImage::Directory { perm })
+    }
+
     /// The permission bits of a captured file.
     #[must_use]
     pub fn permission_bits(&self, path: &RelPath, executable: bool) -> u32 {
@@ -66,12 +153,6 @@ impl CaptureCoverage {
         let usual = if executable { *exec } else { *file };
         let found = other.binary_search_by(|(other, _)| other.cmp(path));
         found.map_or(usual, |index| other[index].1)
-    }
-
-    /// How many paths were skipped for `reason`.
-    #[must_use]
-    pub fn count_skipped(&self, reason: UncoveredReason) -> usize {
-        self.skipped.iter().filter(|(_, found)| *found == reason).count()
     }
 }
 
@@ -85,11 +166,8 @@ impl CapturedPermissions {
     /// Finds the usual bits and lists the rest; `files` is sorted by path.
     pub(crate) fn collect<'a>(files: impl Iterator<Item = (&'a RelPath, u32)> + Clone) -> Self {
         let usual = |executable: bool, default: u32| {
-            let mut counts = std::collections::BTreeMap::<u32, usize>::new();
-            for (_, perm) in files.clone().filter(|(_, perm)| (perm & 0o100 != 0) == executable) {
-                *counts.entry(perm).or_default() += 1;
-            }
-            counts.into_iter().max_by_key(|(_, count)| *count).map_or(default, |(perm, _)| perm)
+            let bits = files.clone().map(|(_, perm)| perm);
+            most_common(bits.filter(|perm| (perm & 0o100 != 0) == executable)).unwrap_or(default)
         };
         let (file, exec) = (usual(false, 0o644), usual(true, 0o755));
         let other = files.filter(|(_, perm)| *perm != if perm & 0o100 != 0 { exec } else { file });
@@ -124,6 +202,29 @@ mod tests {
         assert_eq!(coverage.uncovered_reason(&path("a.log")), Some(UncoveredReason::Ignored));
         assert_eq!(coverage.uncovered_reason(&path("target/looked-for")), None);
         assert_eq!(coverage.uncovered_reason(&path("targets")), None);
+    }
+
+    /// Proves R1, R18.
+    #[test]
+    fn directories_are_known_only_where_they_are_recorded() {
+        let all = [("d", 0o755), ("d/empty", 0o755), ("secret", 0o700)];
+        let all = all.map(|(text, perm)| (path(text), perm)).into();
+        let directories =
+            Some(CapturedDirectories::collect(&all, |folder| *folder != path("d/empty")));
+        let coverage = CaptureCoverage { directories, ..CaptureCoverage::default() };
+
+        let image = |perm| Some(PathImage::Directory { perm });
+        assert_eq!(coverage.bare_directory(&path("d/empty")), image(0o755));
+        assert_eq!(coverage.bare_directory(&path("d")), None, "the tree has it");
+        assert_eq!(coverage.tree_directory(&path("d")), image(0o755));
+        assert_eq!(coverage.tree_directory(&path("secret")), image(0o700));
+        let text = serde_json::to_string(&coverage).unwrap();
+        assert_eq!(serde_json::from_str::<CaptureCoverage>(&text).unwrap(), coverage);
+
+        let before = r#"{"scope":"whole","skipped":[],"absent":[],"nested":[],"reserved":0,
+            "permissions":{"file":420,"exec":493,"other":[]}}"#;
+        let old: CaptureCoverage = serde_json::from_str(before).unwrap();
+        assert_eq!((old.tree_directory(&path("d")), old.bare_directory(&path("d"))), (None, None));
     }
 
     /// Proves R18.

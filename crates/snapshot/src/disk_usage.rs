@@ -11,7 +11,7 @@ use crate::path::RelPath;
 use crate::reachability::stored_object_sizes;
 use crate::snapshot_store::SnapshotStore;
 
-/// What takes space, at a glance.
+/// What uses space, in a few figures.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct StoreUsage {
     /// Number of packs.
@@ -19,7 +19,8 @@ pub struct StoreUsage {
     /// Bytes of packs and their indexes, borrowed ones included.
     pub bytes: u64,
     /// Bytes of borrowed packs.
-    pub lent: u64,
+    #[serde(rename = "lent")]
+    pub borrowed: u64,
     /// Bytes of objects outside of packs; only git itself makes such.
     pub loose: u64,
     /// Number of pin groups.
@@ -46,7 +47,7 @@ pub struct GroupUsage {
 /// What the versions of a path take.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct PathUsage {
-    /// The path.
+    /// The file, below the root.
     pub path: RelPath,
     /// How many versions are stored.
     pub versions: usize,
@@ -94,7 +95,7 @@ impl StoreInspection<'_> {
         Ok(StoreUsage {
             packs: packs.len(),
             bytes: bytes(None),
-            lent: bytes(Some(PackOwner::User)),
+            borrowed: bytes(Some(PackOwner::User)),
             loose: loose_bytes(self.store.git_dir())?,
             groups: self.store.repository.refs().list()?.len(),
             last_gc: self.last_gc(),

@@ -1,4 +1,4 @@
-//! Eviction: what is given up, step by step, when the budget or the disk has no room (R13).
+//! Eviction: deletes old undo data, step by step, when the budget or the disk is full (R13).
 
 use std::collections::BTreeSet;
 use std::io;
@@ -6,31 +6,28 @@ use std::io;
 use serde::{Deserialize, Serialize};
 use turnstone_core::time::EpochMillis;
 
-use crate::capture::CaptureError;
 use crate::capture_expiry::{ExpireError, ExpiredCaptures, ExpiryStep};
 use crate::gc::{GcOptions, MIN_GROUP_AGE_MS};
 use crate::pin_group::PinGroup;
 use crate::snapshot_store::SnapshotStore;
 
-/// How often more captures expire because fewer bytes became free than thought.
-const MAX_EVICTION_ROUNDS: usize = 4;
+/// How often packs are merged at most.
+const MAX_REPACK_ROUNDS: usize = 4;
 
-/// What may be done to make room, and for how much.
-#[derive(Clone, Debug)]
-pub struct EvictionOptions<'r> {
-    /// Bytes that shall fit; what `OverBudget` said.
-    pub needed: u64,
+/// How much space is needed, and what must stay.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct EvictionRequest {
+    /// Bytes that must fit, from [`crate::OverBudget`].
+    pub bytes: u64,
     /// Live groups: their captures stay.
-    pub live: &'r BTreeSet<PinGroup>,
-    /// The current time.
-    pub now: EpochMillis,
-    /// What may expire, in this order; never the open turn, its guards, or a session's newest turn.
-    pub expiry: &'r [ExpiryStep],
+    pub live: BTreeSet<PinGroup>,
     /// About how many bytes each repack may copy.
     pub effort: u64,
+    /// The current time.
+    pub now: EpochMillis,
 }
 
-/// What was done to make room.
+/// What was deleted to free space.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct EvictionReport {
     /// Groups that were not live, by name.
@@ -45,98 +42,58 @@ pub struct EvictionReport {
     pub fits: bool,
 }
 
-/// Makes room in a store: drops what no group pins, then lets captures expire.
+/// Frees space in a store: drops what no group pins, then expires captures.
 pub struct CaptureEviction<'s> {
     pub(crate) store: &'s SnapshotStore,
 }
 
 impl CaptureEviction<'_> {
-    /// Makes room: drops what no group pins, repacks, then expires captures, until it fits (R13).
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read or written, or a step names a capture its group does not have.
-    pub fn evict_until_fits(
-        &self,
-        room: &EvictionOptions<'_>,
-    ) -> Result<EvictionReport, ExpireError> {
-        let mut report = self.reclaim_unpinned(room)?;
-        let mut rest = room.expiry;
-        for _ in 0..MAX_EVICTION_ROUNDS {
-            if report.fits || rest.is_empty() {
-                break;
-            }
-            let enough = self.count_steps_needed(rest, room.needed)?;
-            let (now, later) = rest.split_at(enough.unwrap_or(rest.len()));
-            rest = later;
-            let more = self.expire_captures(&EvictionOptions { expiry: now, ..room.clone() })?;
-            report.expired.extend(more.expired);
-            (report.bytes_after, report.fits) = (more.bytes_after, more.fits);
-        }
-        Ok(report)
-    }
-
-    /// Makes room without expiring anything: drops what no group pins, then repacks.
+    /// Frees space without expiring anything: drops what no group pins, then repacks.
     ///
     /// # Errors
     ///
     /// The store cannot be read or written.
     pub fn reclaim_unpinned(
         &self,
-        room: &EvictionOptions<'_>,
+        request: &EvictionRequest,
     ) -> Result<EvictionReport, ExpireError> {
         let (before, _) = self.store.budget().usage_and_limit()?;
         let mut report = EvictionReport { bytes_before: before, ..EvictionReport::default() };
-        if self.update_fit(room.needed, &mut report)? {
+        if self.update_fit(request.bytes, &mut report)? {
             return Ok(report);
         }
-        report.dropped_groups = self.collect_garbage_for(room)?;
-        for _ in 0..MAX_EVICTION_ROUNDS {
-            if self.update_fit(room.needed, &mut report)?
-                || self.store.packs().repack(room.effort)?.is_done
+        report.dropped_groups = self.collect_garbage_for(request)?;
+        for _ in 0..MAX_REPACK_ROUNDS {
+            if self.update_fit(request.bytes, &mut report)?
+                || self.store.packs().repack(request.effort)?.is_done
             {
                 break;
             }
         }
-        self.update_fit(room.needed, &mut report)?;
+        self.update_fit(request.bytes, &mut report)?;
         Ok(report)
     }
 
-    /// How many of `steps`, taken in order, are about enough for `needed` more bytes; `None` if all
-    /// of them are not.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read.
-    pub fn count_steps_needed(
-        &self,
-        steps: &[ExpiryStep],
-        needed: u64,
-    ) -> Result<Option<usize>, ExpireError> {
-        let (used, allowed) = self.store.budget().usage_and_limit()?;
-        let excess = used.saturating_add(needed).saturating_sub(allowed);
-        self.store.expiry().count_steps_freeing(steps, excess)
-    }
-
     /// Expires the captures of all steps and drops what no group pins then. Repeating it changes
-    /// nothing; a step that says less than was done before is done.
+    /// nothing; a step that an earlier call included is already done.
     ///
     /// # Errors
     ///
     /// The store cannot be read or written; do it again.
     pub fn expire_captures(
         &self,
-        room: &EvictionOptions<'_>,
+        steps: &[ExpiryStep],
+        request: &EvictionRequest,
     ) -> Result<EvictionReport, ExpireError> {
         let (before, _) = self.store.budget().usage_and_limit()?;
         let mut report = EvictionReport { bytes_before: before, ..EvictionReport::default() };
-        self.expire_chains(room.expiry, &mut report)?;
-        report.dropped_groups = self.collect_garbage_for(room)?;
-        self.update_fit(room.needed, &mut report)?;
+        self.expire_chains(steps, &mut report)?;
+        report.dropped_groups = self.collect_garbage_for(request)?;
+        self.update_fit(request.bytes, &mut report)?;
         Ok(report)
     }
 
-    /// Looks whether so many bytes fit now.
+    /// Checks whether `needed` bytes fit now.
     fn update_fit(&self, needed: u64, report: &mut EvictionReport) -> io::Result<bool> {
         let (used, allowed) = self.store.budget().usage_and_limit()?;
         report.bytes_after = used;
@@ -151,7 +108,7 @@ impl CaptureEviction<'_> {
         report: &mut EvictionReport,
     ) -> Result<(), ExpireError> {
         let mut seen = BTreeSet::new();
-        // The last step of a group says the most.
+        // The last step of a group includes the others.
         let last = steps.iter().rev().filter(|step| seen.insert(step.group.clone()));
         for step in last.collect::<Vec<_>>().into_iter().rev() {
             let expired = match &step.keep_from {
@@ -171,33 +128,10 @@ impl CaptureEviction<'_> {
         Ok(())
     }
 
-    fn collect_garbage_for(&self, room: &EvictionOptions<'_>) -> Result<Vec<String>, ExpireError> {
-        let EvictionOptions { live, now, .. } = *room;
+    fn collect_garbage_for(&self, request: &EvictionRequest) -> Result<Vec<String>, ExpireError> {
+        let EvictionRequest { live, now, .. } = request;
         let wanted =
-            GcOptions { live, now, keep: MIN_GROUP_AGE_MS, effort: u64::MAX, dry_run: false };
+            GcOptions { live, now: *now, keep: MIN_GROUP_AGE_MS, effort: u64::MAX, dry_run: false };
         Ok(self.store.collector().collect(&wanted)?.dropped_groups)
-    }
-
-    /// Does `capture`, and once more after room was made if it did not fit.
-    ///
-    /// # Errors
-    ///
-    /// What `capture` says; [`CaptureError::OverBudget`] if no room could be made. Captures that
-    /// expired are in `report` in any case.
-    pub fn capture_with_eviction<T>(
-        &self,
-        room: &EvictionOptions<'_>,
-        report: &mut Option<EvictionReport>,
-        capture: impl Fn(&SnapshotStore) -> Result<T, CaptureError>,
-    ) -> Result<T, CaptureError> {
-        match capture(self.store) {
-            Err(CaptureError::OverBudget(over)) => {
-                let made =
-                    self.evict_until_fits(&EvictionOptions { needed: over.needed, ..room.clone() });
-                let made = report.insert(made.map_err(io::Error::other)?);
-                if made.fits { capture(self.store) } else { Err(CaptureError::OverBudget(over)) }
-            }
-            done => done,
-        }
     }
 }

@@ -8,12 +8,12 @@ use rayon::prelude::*;
 
 use crate::object_store::{ObjectRepository, Oid, PackWriter, PackedObject, TreeLeaf, hash_object};
 use crate::path::RelPath;
-use crate::path_image::UncoveredReason;
+use crate::path_image::{PathImage, UncoveredReason};
 use crate::stat_cache::{CachedFile, leaf_mode_of};
 use crate::worktree::{FileKind, FileStat, Worktree, WorktreeDir};
 
 /// Bytes of files that are read and compressed at a time.
-const BATCH_BYTES: u64 = 24 << 20;
+const BATCH_BYTES: u64 = 8 << 20;
 /// Larger files are streamed, one after the other.
 const STREAM_ABOVE_BYTES: u64 = 8 << 20;
 /// So few files are not worth another thread.
@@ -37,7 +37,7 @@ enum HashedFile {
     Absent,
 }
 
-/// Reads `files`, puts what the repository lacks into `writer`, and tells what each file is.
+/// Reads `files`, puts what the repository lacks into `writer`, and returns what each file is.
 pub(crate) fn hash_files(
     worktree: &Worktree,
     repository: &ObjectRepository,
@@ -84,6 +84,13 @@ pub(crate) fn hash_files(
 }
 
 impl HashedFiles {
+    /// Adds what other files turned out to be.
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.read.extend(other.read);
+        self.skipped.extend(other.skipped);
+        self.absent.extend(other.absent);
+    }
+
     fn add(
         &mut self,
         path: RelPath,
@@ -106,7 +113,7 @@ impl HashedFiles {
     }
 }
 
-/// Reads one file as it is at one moment, or says why not.
+/// Reads one file as it is at one moment, or returns why it cannot.
 fn hash_file(worktree: &Worktree, path: &RelPath, is_known: &dyn Fn(&Oid) -> bool) -> HashedFile {
     let mut data = Vec::new();
     for _ in 0..READ_ATTEMPTS {
@@ -132,17 +139,27 @@ fn hash_file(worktree: &Worktree, path: &RelPath, is_known: &dyn Fn(&Oid) -> boo
     HashedFile::Skipped(UncoveredReason::Changing)
 }
 
-/// What is at a path now.
-pub(crate) enum CurrentContent {
-    /// A file or link with these bytes.
-    Present(FileStat, TreeLeaf, Vec<u8>),
-    /// No file: nothing, or a directory.
-    Absent,
-    /// Its content is unknown.
-    Uncovered(UncoveredReason),
+/// What a path holds now: its image, and the stat and bytes of a file or a link. A
+/// [`crate::PathImage`] alone is the part that is stored.
+pub(crate) struct CurrentContent {
+    pub(crate) image: PathImage,
+    /// Set for a file or a link.
+    pub(crate) stat: Option<FileStat>,
+    /// Its bytes; empty for anything else.
+    pub(crate) data: Vec<u8>,
 }
 
-/// Looks at one path, whatever any cache says of it (R8).
+impl CurrentContent {
+    const fn without_bytes(image: PathImage) -> Self {
+        Self { image, stat: None, data: Vec::new() }
+    }
+
+    const fn uncovered(reason: UncoveredReason) -> Self {
+        Self::without_bytes(PathImage::Uncovered { reason })
+    }
+}
+
+/// Reads one path from disk, without any cache (R8).
 pub(crate) fn read_current_content(worktree: &Worktree, path: &RelPath) -> CurrentContent {
     let mut data = Vec::new();
     for _ in 0..READ_ATTEMPTS {
@@ -151,18 +168,28 @@ pub(crate) fn read_current_content(worktree: &Worktree, path: &RelPath) -> Curre
                 let Ok(blob) = hash_object(ObjectKind::Blob, &data) else {
                     break;
                 };
-                return CurrentContent::Present(
-                    stat,
-                    TreeLeaf { blob, mode: leaf_mode_of(&stat) },
-                    data,
-                );
+                let leaf = TreeLeaf { blob, mode: leaf_mode_of(&stat) };
+                let perm = if stat.kind == FileKind::Link { 0 } else { stat.perm };
+                let image = PathImage::Present { leaf, perm };
+                return CurrentContent { image, stat: Some(stat), data };
             }
             Ok(Some(None)) => {}
-            Ok(None) => return CurrentContent::Absent,
-            Err(reason) => return CurrentContent::Uncovered(reason),
+            Ok(None) => return CurrentContent::without_bytes(read_folder_image(worktree, path)),
+            Err(reason) => return CurrentContent::uncovered(reason),
         }
     }
-    CurrentContent::Uncovered(UncoveredReason::Changing)
+    CurrentContent::uncovered(UncoveredReason::Changing)
+}
+
+/// The image of a path that is no file or link.
+fn read_folder_image(worktree: &Worktree, path: &RelPath) -> PathImage {
+    match worktree.stat(path) {
+        Ok(Some(stat)) if stat.kind == FileKind::Directory => {
+            PathImage::Directory { perm: stat.perm }
+        }
+        Ok(_) => PathImage::Absent,
+        Err(error) => PathImage::Uncovered { reason: uncovered_reason_of(&error) },
+    }
 }
 
 /// Reads a file once; `Some(None)` if it changed meanwhile, nothing if it is gone.
@@ -183,7 +210,7 @@ fn read_once(
     read_once_in(&dir, path.name(), data)
 }
 
-/// The same for a name in an open directory.
+/// Reads a name in an open directory once; returns what [`read_once`] returns.
 pub(crate) fn read_once_in(
     dir: &WorktreeDir,
     name: &[u8],

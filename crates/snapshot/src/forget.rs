@@ -54,7 +54,7 @@ impl Tombstones {
 /// A version of a path that is to be forgotten.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ForgettableVersion {
-    /// The path.
+    /// The file, below the root.
     pub path: RelPath,
     /// The name of its bytes.
     pub blob: Oid,
@@ -289,7 +289,7 @@ impl PathForgetter<'_> {
         Ok(count)
     }
 
-    /// The coverage of a capture that says of some paths that they are forgotten.
+    /// The coverage of a capture, with some paths marked as forgotten.
     fn build_forgotten_coverage(
         &self,
         oid: &Oid,
@@ -304,6 +304,12 @@ impl PathForgetter<'_> {
             .extend(gone.iter().map(|(path, _)| (path.clone(), UncoveredReason::Forgotten)));
         coverage.skipped.sort_by(|one, other| one.0.cmp(&other.0));
         coverage.skipped.dedup_by(|one, other| one.0 == other.0);
+        // A directory whose last captured file is forgotten was there all the same.
+        if let Some(directories) = &mut coverage.directories {
+            directories.bare.extend(gone.iter().flat_map(|(path, _)| path.ancestors()));
+            directories.bare.sort();
+            directories.bare.dedup();
+        }
         let known = self.store.repository.existence_check();
         Ok(build_coverage_commit(&coverage, &known, made)?)
     }

@@ -1,6 +1,6 @@
-//! Garbage collection: expired groups go, and objects that no group pins go with them.
+//! Garbage collection: deletes expired groups, and objects that no group pins.
 //!
-//! References go first and durably, then a new pack becomes durable, and only then old packs go: killed
+//! References are deleted first and durably, then a new pack becomes durable, and only then old packs are deleted: killed
 //! anywhere, the store holds everything that is pinned. Captures go on while the new pack is built;
 //! what they came to need meanwhile is found before anything goes.
 
@@ -31,7 +31,7 @@ pub struct GcOptions<'c> {
     pub keep: i64,
     /// About how many bytes are copied at most; what is left is collected the next time.
     pub effort: u64,
-    /// Nothing is changed; the report says what would be.
+    /// Nothing is changed; the report is that of a run.
     pub dry_run: bool,
 }
 
@@ -79,7 +79,7 @@ pub enum KeepReason {
     Recent,
 }
 
-/// What stays and what goes.
+/// What is kept and what is deleted.
 struct GcPlan {
     reach: ReachableObjects,
     /// References that go, what they named, and their groups.
@@ -95,7 +95,7 @@ pub struct GarbageCollector<'s> {
 impl GarbageCollector<'_> {
     /// Drops the groups that are not `live`, unless they are young, and every object that no group pins.
     ///
-    /// With `dry_run` nothing is changed and the report says what would be.
+    /// With `dry_run` nothing is changed, and the report is that of a run.
     ///
     /// # Errors
     ///
@@ -140,7 +140,7 @@ impl GarbageCollector<'_> {
             if !report.is_done {
                 self.keep_closure_of_unpinned(&packs, &chosen, &mut reach)?;
             }
-            // Packs of which nothing stays go first: that needs no space, which may be short.
+            // Packs of which nothing stays are deleted first: that needs no space, which may be short.
             let (empty, mixed): (Vec<_>, Vec<_>) =
                 chosen.into_iter().partition(|pack| garbage.is_entirely_garbage(pack));
             self.rebuild_packs(&empty, &mut reach)?;
@@ -257,7 +257,7 @@ impl GarbageCollector<'_> {
         let stays =
             |pack: &&PackFile| [&name, &more].into_iter().flatten().any(|stem| *stem == pack.stem);
         let old: Vec<&PackFile> = old.iter().copied().filter(|pack| !stays(pack)).collect();
-        // Were the packs to go first, a crash would leave files that are believed to be in them.
+        // If the packs were deleted first, a crash would leave cached entries for objects that are gone.
         self.store.forget_dropped_objects(&|oid| reach.has(oid))?;
         self.store.repository.hide_packs(&old)?;
         drop((taken, running));

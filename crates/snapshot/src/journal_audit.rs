@@ -12,7 +12,7 @@ use turnstone_core::time::EpochMillis;
 
 use crate::capture::{CaptureError, filesystem_now};
 use crate::change_journal::WorktreeJournal;
-use crate::file_hashing::{CurrentContent, HashedFiles, read_current_content};
+use crate::file_hashing::{HashedFiles, read_current_content};
 use crate::file_watch::{DrainedEvents, FileWatcher, JournalState};
 use crate::path::{RelPath, is_git_directory};
 use crate::stat_cache::CachedFile;
@@ -161,20 +161,14 @@ impl WorktreeJournal<'_> {
         let IndexEntry::File(known) = worktree_index.folder(folder)?.find(name)? else {
             return None;
         };
-        match read_current_content(&self.store.worktree, path) {
-            CurrentContent::Present(stat, leaf, _)
-                if leaf == known.leaf && stat.perm == known.stat.perm =>
-            {
-                Some(CachedFile::new(stat, leaf, clock))
-            }
-            CurrentContent::Present(..) | CurrentContent::Absent | CurrentContent::Uncovered(_) => {
-                None
-            }
-        }
+        let current = read_current_content(&self.store.worktree, path);
+        let (stat, leaf) = (current.stat?, current.image.leaf()?);
+        let is_same = leaf == known.leaf && stat.perm == known.stat.perm;
+        is_same.then(|| CachedFile::new(stat, leaf, clock))
     }
 }
 
-/// True if the next capture would look at `path` anyway.
+/// True if the next capture would check `path` anyway.
 fn will_be_scanned(
     worktree_index: &WorktreeIndex,
     reported: &DrainedEvents,

@@ -14,16 +14,19 @@ mod capture_pins;
 mod capture_rules;
 mod change_journal;
 mod coverage;
+mod deleted_groups;
 mod diff;
 mod disk_usage;
 mod eviction;
 mod file_hashing;
 mod file_watch;
+mod forced_paths;
 mod forget;
 mod gc;
 mod git_position;
 mod ignore_rules;
 mod journal_audit;
+mod named_paths;
 mod object_store;
 mod pack_reuse;
 mod path;
@@ -38,6 +41,7 @@ mod snapshot_store;
 mod stat_cache;
 mod storage_budget;
 mod store_removal;
+mod unfinished_files;
 mod user_git;
 mod verify;
 mod worktree;
@@ -47,18 +51,21 @@ mod worktree_walk;
 pub use bounded_file::{open_regular_file, read_bounded_file};
 pub use capture::{Capture, CaptureError, CaptureMode, CaptureOutcome};
 pub use capture_catalog::CaptureCatalog;
-pub use capture_expiry::{CaptureExpiry, ExpireError, ExpiredCaptures, ExpiryStep};
+pub use capture_expiry::{CaptureChainTrimmer, ExpireError, ExpiredCaptures, ExpiryStep};
 pub use capture_listing::{ListedCapture, ListedFile};
 pub use capture_pins::GroupPins;
 pub use capture_rules::CaptureRules;
 pub use change_journal::{JournalStatus, WorktreeJournal};
-pub use coverage::{CaptureCoverage, CaptureScope, CapturedPermissions};
+pub use coverage::{
+    CaptureCoverage, CaptureScope, CapturedDirectories, CapturedPermissions, LargeFileStat,
+};
+pub use deleted_groups::{DeletedGroups, find_deleted_groups};
 pub use diff::{
     CaptureDiff, CaptureDiffs, DetectedRename, DiffError, DiffOptions, DiffStatus, PatchBody,
-    PathDiff, UntrackedFiles, UntrackedPatch,
+    PathDiff, SizedFileChange, UntrackedFiles, UntrackedPatch,
 };
 pub use disk_usage::{DiskUsageReport, GroupUsage, PathUsage, StoreInspection, StoreUsage};
-pub use eviction::{CaptureEviction, EvictionOptions, EvictionReport};
+pub use eviction::{CaptureEviction, EvictionReport, EvictionRequest};
 pub use file_watch::JournalState;
 pub use forget::{
     ForgettableVersion, ForgettableVersions, PathForgetter, Tombstones, patterns_match_path,
@@ -73,6 +80,7 @@ pub use path_image::{PathImage, UncoveredReason};
 pub use pin_group::PinGroup;
 pub use registry::{
     ListedStore, RegistryError, RootIdentity, StoreId, StoreLinkage, StoreLocation, StoreRegistry,
+    read_directory_identity,
 };
 pub use repack::{MaintenanceInterval, PackMaintenance, RepackReport};
 pub use restore::{
@@ -82,12 +90,12 @@ pub use restore::{
     RestoreStep, TargetState,
 };
 pub use snapshot_handle::{
-    EvictionRequest, GcOutcome, GcRequest, SnapshotError, SnapshotHandle, SnapshotMaintenance,
-    SnapshotOptions, SnapshotReader, StoreFailure, StoreFailureKind,
+    BASELINE_GROUP, GcOutcome, GcRequest, SnapshotError, SnapshotHandle, SnapshotMaintenance,
+    SnapshotOptions, SnapshotReader, StoreFailure, StoreFailureKind, StoreStatus,
 };
 pub use snapshot_store::{SnapshotStore, StoreOpenError};
-pub use storage_budget::{BudgetLimit, FreeSpaceFloor, OverBudget, StorageBudget};
-pub use store_removal::{RemovalError, finish_removals, remove_store};
+pub use storage_budget::{BudgetLimit, FreeSpaceFloor, OverBudget, StorageBudget, free_disk_bytes};
+pub use store_removal::{RemovalError, remove_store};
 pub use user_git::{
     RepositoryError, RepositoryLocation, SafeDirectories, UserGitSettings, discover_repository,
     find_excludes_file,

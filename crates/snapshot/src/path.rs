@@ -6,7 +6,7 @@ pub use turnstone_core::rel_path::{RelPath, RelPathError};
 /// What a name below the root may not be called: our own files while they are being swapped in.
 const TEMP_PREFIX: &[u8] = b".turnstone-tmp-";
 
-/// True if a name is one of ours: a file on its way to its place.
+/// True for the name of a temporary file that we write and then rename.
 pub(crate) fn is_temp_name(name: &[u8]) -> bool {
     name.starts_with(TEMP_PREFIX)
 }

@@ -35,6 +35,8 @@ pub(crate) struct MaintenanceState {
     pub(crate) last_gc: Option<EpochMillis>,
     /// Packs in which versions are deltas already.
     pub(crate) lined_up: BTreeSet<String>,
+    /// Captures of deleted sessions were dropped, and their objects may still be there.
+    pub(crate) erasing: bool,
 }
 
 impl MaintenanceState {
@@ -94,7 +96,29 @@ pub struct PackMaintenance<'s> {
 }
 
 impl PackMaintenance<'_> {
-    /// Merges small packs and tells versions of a file as changes of each other, a bounded part.
+    /// True if captures of deleted sessions were dropped and their objects may still be there.
+    pub(crate) fn is_erasing(&self) -> bool {
+        self.store.maintenance.lock().unwrap_or_else(PoisonError::into_inner).erasing
+    }
+
+    /// Notes durably that captures of deleted sessions are dropped, so that a collection that is cut off is repeated.
+    pub(crate) fn begin_erasing(&self) -> io::Result<()> {
+        self.set_erasing(true)
+    }
+
+    /// Notes that no object of a deleted session is left.
+    pub(crate) fn end_erasing(&self) -> io::Result<()> {
+        self.set_erasing(false)
+    }
+
+    fn set_erasing(&self, erasing: bool) -> io::Result<()> {
+        let mut state = self.store.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
+        state.erasing = erasing;
+        state.save(&self.store.directory)?;
+        fs_err::File::open(self.store.directory.join(STATE_FILE))?.sync_all()
+    }
+
+    /// Merges small packs and stores versions of a file as deltas, a bounded part per call.
     ///
     /// At most about `effort` bytes are copied, and four times as many unpacked; call it again until
     /// it is done. Captures go on meanwhile, and wait only while files are renamed.
@@ -132,16 +156,6 @@ impl PackMaintenance<'_> {
         Ok(merged)
     }
 
-    /// Merges small packs into one, so that reading stays cheap.
-    ///
-    /// # Errors
-    ///
-    /// The store cannot be read or written; nothing is lost then.
-    pub fn merge_packs(&self) -> io::Result<()> {
-        let state = self.store.maintenance.lock().unwrap_or_else(PoisonError::into_inner);
-        self.merge_smallest_packs(MAX_MERGED_PACK_BYTES, state)
-    }
-
     /// Merges packs when there are many; a process can see a fixed number of them only.
     pub(crate) fn merge_packs_if_many(&self) -> Result<(), CaptureError> {
         // The holder of these locks does the same, or is a capture that must not be waited for.
@@ -155,7 +169,7 @@ impl PackMaintenance<'_> {
             return Ok(());
         }
         match self.merge_smallest_packs(MAX_INLINE_MERGE_BYTES, state) {
-            // A full disk is the capture's own to tell: it may need less.
+            // The capture itself reports a full disk: it may need less.
             Err(error) if error.kind() != io::ErrorKind::StorageFull => Err(error.into()),
             Ok(()) | Err(_) => Ok(()),
         }

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard};
 
 use crate::capture_catalog::CaptureCatalog;
-use crate::capture_expiry::CaptureExpiry;
+use crate::capture_expiry::CaptureChainTrimmer;
 use crate::capture_pins::GroupPins;
 use crate::capture_rules::CaptureRules;
 use crate::change_journal::{ChangeJournal, WorktreeJournal};
@@ -53,7 +53,7 @@ pub struct SnapshotStore {
     /// Held by the one capture of the whole worktree that runs.
     pub(crate) baseline_lock: Mutex<()>,
     /// What the last one saw; taken out while one runs.
-    worktree_index: Mutex<WorktreeIndex>,
+    pub(crate) worktree_index: Mutex<WorktreeIndex>,
     pub(crate) journal: Mutex<ChangeJournal>,
     /// Locked shared while objects are relied on, exclusively while some are removed.
     pub(crate) objects_lock: RwLock<()>,
@@ -244,7 +244,12 @@ impl SnapshotStore {
     /// Plans for restoring files.
     #[must_use]
     pub fn planner(&self) -> RestorePlanner<'_> {
-        RestorePlanner { repository: &self.repository, worktree: &self.worktree }
+        RestorePlanner {
+            repository: &self.repository,
+            worktree: &self.worktree,
+            // Where the system does not say, the run finds out.
+            guard_space: self.budget().bytes_above_floor().unwrap_or(u64::MAX),
+        }
     }
 
     /// Carrying plans out.
@@ -284,8 +289,8 @@ impl SnapshotStore {
 
     /// Expiry of old captures.
     #[must_use]
-    pub fn expiry(&self) -> CaptureExpiry<'_> {
-        CaptureExpiry { store: self }
+    pub fn expiry(&self) -> CaptureChainTrimmer<'_> {
+        CaptureChainTrimmer { store: self }
     }
 
     /// Garbage collection.

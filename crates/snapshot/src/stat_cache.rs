@@ -1,7 +1,7 @@
-//! The stat cache: which files need not be read again because the kernel says they did not change.
+//! The stat cache: which files need not be read again because their stat has not changed.
 //!
 //! A hint that is checked at every use and may be lost at any time: then files are read again. An
-//! entry made within the clock's grain of the file's last change proves nothing and is not believed.
+//! entry made within the clock's grain of the file's last change proves nothing and is not used.
 
 use std::io::{self, Write};
 use std::path::Path;
@@ -13,7 +13,7 @@ use crate::worktree::{FileKind, FileStat};
 const MAGIC: &[u8; 8] = b"TSSTAT02";
 /// Grain of the kernel's file clock, generously.
 const GRAIN: i64 = 100_000_000;
-/// The same where times have no fraction: whole or even seconds only.
+/// Grain of a file system whose times have no fraction: whole or even seconds only.
 const COARSE_GRAIN: i64 = 2_100_000_000;
 
 /// What is remembered of a file.
@@ -78,7 +78,7 @@ impl StatCacheWriter {
         files.for_each(|(name, cached)| encode_file(&mut self.0, name, cached));
     }
 
-    /// Writes it. It is not synced: its check sum tells a torn one.
+    /// Writes it. It is not synced: a checksum detects a torn one.
     pub(crate) fn finish(self, path: &Path) -> io::Result<()> {
         let Self(mut out) = self;
         let sum = crc32fast::hash(&out);

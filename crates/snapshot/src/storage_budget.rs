@@ -58,12 +58,13 @@ pub enum BudgetLimit {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, thiserror::Error)]
 #[error("the capture needs {needed} bytes; {used} of {limit} are used")]
 pub struct OverBudget {
-    /// The limit in the way.
+    /// The limit that is exceeded.
     pub which: BudgetLimit,
     /// Bytes that are used.
     pub used: u64,
     /// Of these, bytes of borrowed packs, which are released at the next idle time.
-    pub lent: u64,
+    #[serde(rename = "lent")]
+    pub borrowed: u64,
     /// Bytes that may be used.
     pub limit: u64,
     /// Bytes of the capture.
@@ -99,11 +100,11 @@ impl StoreBudget<'_> {
         if free < floor {
             return Err(CaptureError::BelowFloor { free, floor, needed });
         }
-        let (own, lent, others) = self.measure(&mut budget_usage)?;
+        let (own, borrowed, others) = self.measure(&mut budget_usage)?;
         let StorageBudget { store, total, .. } = budget_usage.budget;
         let total = if budget_usage.budget.stores.is_some() { total } else { u64::MAX };
         let over = |which, used: u64, limit| {
-            let over = OverBudget { which, used, lent, limit, needed };
+            let over = OverBudget { which, used, borrowed, limit, needed };
             (used.saturating_add(needed) > limit && !is_guard).then_some(over)
         };
         let over_total = over(BudgetLimit::Total, own.saturating_add(others), total);
@@ -112,7 +113,7 @@ impl StoreBudget<'_> {
             budget_usage.known = None;
             return Err(CaptureError::OverBudget(over));
         }
-        budget_usage.known = Some((own + needed, lent, others));
+        budget_usage.known = Some((own + needed, borrowed, others));
         Ok(())
     }
 
@@ -126,7 +127,7 @@ impl StoreBudget<'_> {
             Some(stores) => other_stores_bytes(stores, &self.store.directory)?,
             None => 0,
         };
-        let known = (usage.bytes + usage.loose, usage.lent, others);
+        let known = (usage.bytes + usage.loose, usage.borrowed, others);
         budget_usage.known = Some(known);
         Ok(known)
     }
@@ -161,6 +162,22 @@ pub(crate) fn disk_free_and_floor(folder: &Path, floor: FreeSpaceFloor) -> io::R
         FreeSpaceFloor::Bytes(bytes) => bytes,
     };
     Ok((disk.f_bavail.saturating_mul(disk.f_frsize), floor))
+}
+
+/// Bytes that may still be written to the disk of a folder.
+///
+/// # Errors
+///
+/// The system does not say.
+pub fn free_disk_bytes(folder: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
+}
+
+/// Bytes that the disk of a folder holds when it is empty.
+pub(crate) fn disk_capacity(folder: &Path) -> io::Result<u64> {
+    let disk = rustix::fs::statvfs(folder)?;
+    Ok(disk.f_blocks.saturating_mul(disk.f_frsize))
 }
 
 /// Bytes of the packs of every store in a folder but one.

@@ -1,5 +1,5 @@
 //! Removing a whole store: only one that is a store, only below the folder of stores, only if no process
-//! keeps it.
+//! owns it.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -9,19 +9,19 @@ use fail::fail_point;
 use crate::object_store::random_hex;
 use crate::snapshot_store::{StoreOpenError, acquire_owner_lock};
 
-/// How a store is called that is being removed; whatever is left of it is swept.
+/// A store is renamed to this and a random suffix before it is deleted.
 const REMOVED_PREFIX: &str = "tmp_turnstone_removed-";
 
-/// Why a store was not removed. It is as it was.
+/// Why a store was not removed; it is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum RemovalError {
     /// The folder does not lie directly in the folder of stores, or is a link.
     #[error("{0} is not a folder of the store directory")]
     Outside(PathBuf),
-    /// The folder is there, and is not a store of ours.
+    /// The folder exists, but is not a snapshot store.
     #[error("{0} is not a snapshot store")]
     NotAStore(PathBuf),
-    /// A process keeps the store (R11).
+    /// A process owns the store (R11).
     #[error("the snapshot store is in use by another process ({0})")]
     Locked(String),
     /// The disk reported an error.
@@ -31,7 +31,8 @@ pub enum RemovalError {
 
 /// Removes the store `name` of the folder `stores`; returns how many bytes its packs had.
 ///
-/// The store gets another name first: killed half way, [`finish_removals`] finishes the work.
+/// The store is renamed first: if the process is killed half way,
+/// [`finish_removals`](crate::StoreRegistry::finish_removals) deletes the rest.
 ///
 /// # Errors
 ///
@@ -58,30 +59,38 @@ pub fn remove_store(stores: &Path, name: &str) -> Result<u64, RemovalError> {
     fs_err::File::open(stores)?.sync_all()?;
     fail_point!("snapshot::store_renamed", |_| Err(io::Error::other("failpoint").into()));
     drop(owner);
-    fs_err::remove_dir_all(&dead)?;
+    delete_renamed(&dead)?;
     Ok(bytes)
 }
 
-/// Finishes removals that were cut off; returns how many.
-///
-/// # Errors
-///
-/// The folder cannot be read or written.
-pub fn finish_removals(stores: &Path) -> io::Result<usize> {
+/// Finishes removals that were interrupted; returns how many.
+pub(crate) fn finish_removals(stores: &Path) -> io::Result<usize> {
+    let entries = match fs_err::read_dir(stores) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(0),
+        entries => entries?,
+    };
     let mut count = 0;
-    for entry in fs_err::read_dir(stores)? {
+    for entry in entries {
         let entry = entry?;
-        let is_dead =
+        let is_renamed =
             entry.file_name().to_str().is_some_and(|name| name.starts_with(REMOVED_PREFIX));
-        if is_dead && entry.file_type()?.is_dir() {
-            fs_err::remove_dir_all(entry.path())?;
+        if is_renamed {
+            delete_renamed(&entry.path())?;
             count += 1;
         }
     }
     Ok(count)
 }
 
-/// A store has an owner's lock file and a bare repository of ours.
+/// Deletes a renamed store; another process may be deleting it, too.
+fn delete_renamed(folder: &Path) -> io::Result<()> {
+    match fs_err::remove_dir_all(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// A store has an owner's lock file and a bare repository with our refs.
 fn is_store(folder: &Path) -> io::Result<bool> {
     for file in ["keeper", "git/HEAD", "git/config"] {
         match fs_err::symlink_metadata(folder.join(file)) {

@@ -1,4 +1,4 @@
-//! Verification: every object that a capture needs is there and is what its name says.
+//! Verification: every object that a capture needs exists and matches its hash.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -1,4 +1,4 @@
-//! The walk: lists and stats folders in parallel, decides what is captured (R7), and tells what differs
+//! The walk: lists and stats folders in parallel, decides what is captured (R7), and reports what differs
 //! from the index.
 //!
 //! Reads no file but rules. One bad path costs that path only; it is skipped with its reason.
@@ -21,7 +21,7 @@ use crate::worktree_index::{FolderRules, IndexFolder, WorktreeIndex, join_name, 
 /// How often a folder that is moved under our eyes is opened again.
 const OPEN_ATTEMPTS: usize = 3;
 
-/// What a name turned out to be.
+/// What a walk found at a name.
 #[derive(Clone, Debug)]
 pub(crate) enum EntryKind {
     /// A file that the index proves unchanged.
@@ -40,11 +40,13 @@ pub(crate) struct FolderListing {
     pub(crate) rules: FolderRules,
     pub(crate) is_repo: bool,
     pub(crate) reserved: usize,
+    /// Its permission bits.
+    pub(crate) perm: u32,
     /// Sorted.
     pub(crate) entries: Vec<(EntryName, EntryKind)>,
 }
 
-/// One name that was looked at by itself; `None` if it is not there.
+/// One name that was checked on its own; `kind` is `None` if it does not exist.
 #[derive(Debug)]
 pub(crate) struct NamedEntry {
     pub(crate) folder: Vec<u8>,
@@ -71,14 +73,14 @@ impl ScanDelta {
         self.hard_links.extend(other.hard_links);
     }
 
-    /// The files that must be read, and what the kernel said of them, sorted by path.
+    /// The files that must be read, with their stat, sorted by path.
     pub(crate) fn stale_files(&self) -> Vec<(RelPath, FileStat)> {
         let listed =
             self.listings.iter().flat_map(|FolderListing { folder, entries: names, .. }| {
                 names.iter().map(move |(name, kind)| (folder, name, Some(kind)))
             });
-        let glanced = self.entries.iter().map(|it| (&it.folder, &it.name, it.kind.as_ref()));
-        let stale = listed.chain(glanced).filter_map(|(folder, name, kind)| match kind {
+        let single = self.entries.iter().map(|it| (&it.folder, &it.name, it.kind.as_ref()));
+        let stale = listed.chain(single).filter_map(|(folder, name, kind)| match kind {
             Some(EntryKind::Stale(stat)) => Some((RelPath::in_folder(folder, name).ok()?, *stat)),
             Some(EntryKind::Known(_) | EntryKind::Skipped(_) | EntryKind::Folder) | None => None,
         });
@@ -103,20 +105,31 @@ pub(crate) struct WorktreeWalker<'w> {
     pub(crate) delta: Mutex<ScanDelta>,
 }
 
+/// A folder, open, with what was read of it.
+struct OpenFolder {
+    dir: WorktreeDir,
+    names: worktree::DirectoryNames,
+    perm: u32,
+}
+
+impl OpenFolder {
+    fn read(dir: WorktreeDir) -> io::Result<Self> {
+        Ok(Self { names: dir.names()?, perm: dir.permission_bits()?, dir })
+    }
+}
+
 impl<'w> WorktreeWalker<'w> {
     /// Walks the whole worktree.
     pub(crate) fn walk(self) -> io::Result<ScanDelta> {
         let root = self.worktree.open_dir(None)?;
-        // One that is not at its path tells so by itself.
+        // A folder that is not at its path is noticed there.
         let _at_its_path = self.watch.is_none_or(|watch| watch.watch_folder(&root, b""));
-        let names = root.names()?;
-        rayon::scope(|scope| {
-            self.scan_folder(scope, Vec::new(), FolderRules::default(), &root, &names)
-        });
+        let root = OpenFolder::read(root)?;
+        rayon::scope(|scope| self.scan_folder(scope, Vec::new(), FolderRules::default(), &root));
         Ok(self.delta.into_inner().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Looks at some names, and at everything below those that are folders.
+    /// Checks some names, and everything below those that are folders.
     ///
     /// A folder that can no longer be reached is skipped: its removal has an event too.
     /// So are names below folders that are `walked`: they are seen there, by the rules of now.
@@ -185,9 +198,9 @@ impl<'w> WorktreeWalker<'w> {
     /// Enters a folder; `place` is what applies in the one above.
     fn enter_folder<'s>(&'s self, scope: &Scope<'s>, folder: Vec<u8>, place: FolderRules) {
         scope.spawn(move |scope| {
-            let listed = self.open_watched_folder(&folder).and_then(|dir| Ok((dir.names()?, dir)));
+            let listed = self.open_watched_folder(&folder).and_then(OpenFolder::read);
             match listed {
-                Ok((names, dir)) => self.scan_folder(scope, folder, place, &dir, &names),
+                Ok(listed) => self.scan_folder(scope, folder, place, &listed),
                 // It was there when its parent was listed; now it is not, which is no skip.
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {
                     self.correct_parent_entry(&folder, None)
@@ -212,15 +225,15 @@ impl<'w> WorktreeWalker<'w> {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    /// Looks at every name of a folder; `above` is what applies in the folder that holds it.
+    /// Checks every name of a folder; `above` has the rules of its parent.
     fn scan_folder<'s>(
         &'s self,
         scope: &Scope<'s>,
         folder: Vec<u8>,
         above: FolderRules,
-        dir: &WorktreeDir,
-        names: &worktree::DirectoryNames,
+        OpenFolder { dir, names, perm }: &OpenFolder,
     ) {
+        let perm = *perm;
         let known = self.index.folder(&folder);
         let (place, is_repo) = self.resolve_folder_rules(&folder, above, dir, names, known);
         let mut judge = EntryClassifier::new(self, &folder, dir, &place, known);
@@ -236,8 +249,8 @@ impl<'w> WorktreeWalker<'w> {
         }
         let is_same = !judge.differs
             && known.is_some_and(|known| {
-                (known.reserved, known.is_repo, known.entries.len())
-                    == (reserved, is_repo, seen.len())
+                (known.reserved, known.is_repo, known.entries.len(), known.perm)
+                    == (reserved, is_repo, seen.len(), Some(perm))
             });
         for (name, decision) in &seen {
             if let EntryDecision::Folder(hidden) = decision {
@@ -252,7 +265,8 @@ impl<'w> WorktreeWalker<'w> {
         let seen = seen.into_iter().map(|(name, decision)| (name.into(), decision.resolve(known)));
         let mut names: Vec<(EntryName, EntryKind)> = seen.collect();
         names.sort_unstable_by(|one, other| one.0.cmp(&other.0));
-        let listing = FolderListing { folder, rules: place, is_repo, reserved, entries: names };
+        let listing =
+            FolderListing { folder, rules: place, is_repo, reserved, perm, entries: names };
         let mut found = self.delta.lock().unwrap_or_else(PoisonError::into_inner);
         found.listings.push(listing);
         found.hard_links.extend(linked);
@@ -300,7 +314,7 @@ impl<'w> WorktreeWalker<'w> {
         (place, is_repo)
     }
 
-    /// Corrects what the folder above said of a folder.
+    /// Corrects the entry of a folder in its parent.
     fn correct_parent_entry(&self, folder: &[u8], kind: Option<EntryKind>) {
         if let Some((above, name)) = split_parent(folder) {
             let entry = NamedEntry { folder: above.to_vec(), name: name.into(), kind };

@@ -4,10 +4,12 @@
 #[expect(dead_code, reason = "shared by several test programs")]
 mod support;
 
+use std::collections::BTreeSet;
+
 use random_data::{fixture_with_budget, pack_file_names, random_bytes};
 use support::{NOW, StoreFixture, path, paths_of};
 use turnstone_snapshot::{
-    BudgetLimit, CaptureError, EvictionOptions, ExpireError, ExpiryStep, FreeSpaceFloor,
+    BudgetLimit, CaptureError, EvictionRequest, ExpireError, ExpiryStep, FreeSpaceFloor,
     OverBudget, PathImage, PinGroup, StorageBudget,
 };
 use turnstone_testkit::fixture::SeededRng;
@@ -56,10 +58,11 @@ fn capture_over_budget_fails_and_leaves_nothing() {
 
     let refused = case.store.capture(&PinGroup::new("test"), NOW).unwrap_err();
 
-    let CaptureError::OverBudget(OverBudget { which, used, limit, needed, lent }) = refused else {
+    let CaptureError::OverBudget(OverBudget { which, used, limit, needed, borrowed }) = refused
+    else {
         panic!("{refused:?}");
     };
-    assert_eq!((which, limit, lent), (BudgetLimit::Store, 64 << 10, 0));
+    assert_eq!((which, limit, borrowed), (BudgetLimit::Store, 64 << 10, 0));
     assert_eq!(used, case.store.inspection().usage().unwrap().bytes);
     assert!(needed > 50 << 10 && needed < 60 << 10, "{needed}");
     assert_eq!(pack_file_names(&case), before);
@@ -211,41 +214,37 @@ fn eviction_drops_unpinned_then_oldest_and_no_more_than_needed() {
         let named = case.store.capture_named(group, &paths, false, NOW.plus(round as i64));
         ids.push(named.unwrap().capture.id);
     }
-    let live = [one.clone(), two.clone()].into();
+    let live: BTreeSet<PinGroup> = [one.clone(), two.clone()].into();
     let step = |group: &PinGroup, keep_from| ExpiryStep {
         group: group.clone(),
         keep_from: Some(keep_from),
     };
-    let expiry = [step(&one, ids[2]), step(&one, ids[4]), step(&two, ids[5])];
-    let now = NOW.plus(2 * HOUR);
-    let room = EvictionOptions { needed: 0, live: &live, now, expiry: &expiry, effort: 64 << 20 };
-    let capture = |size: usize, rng: &mut SeededRng| {
-        case.write("a", random_bytes(rng, size));
-        let mut report = None;
-        let done = case.store.eviction().capture_with_eviction(&room, &mut report, |store| {
-            store.capture_named(&one, &paths_of(&["a"]), false, now)
-        });
-        (done, report)
+    let steps = [step(&one, ids[2]), step(&one, ids[4]), step(&two, ids[5])];
+    let request = |bytes: usize| EvictionRequest {
+        bytes: bytes as u64,
+        live: live.clone(),
+        effort: 64 << 20,
+        now: NOW.plus(2 * HOUR),
     };
+    let eviction = || case.store.eviction();
 
-    let (done, report) = capture(50 << 10, &mut rng);
-    assert!(done.is_ok() && report.is_none(), "it fits: {report:?}");
-    let (done, report) = capture(40 << 10, &mut rng);
-    let report = report.unwrap();
-    assert!(done.is_ok() && report.fits, "{report:?}");
+    let report = eviction().reclaim_unpinned(&request(50 << 10)).unwrap();
+    assert!(report.fits && report.dropped_groups.is_empty(), "it fits: {report:?}");
+    let report = eviction().reclaim_unpinned(&request(120 << 10)).unwrap();
+    assert!(report.fits && report.expired.is_empty(), "unpinned objects were enough: {report:?}");
     assert_eq!(report.dropped_groups, ["gone"]);
-    assert!(report.expired.is_empty(), "what nobody needs was enough: {report:?}");
-    let (done, report) = capture(90 << 10, &mut rng);
-    let report = report.unwrap();
-    assert!(done.is_ok() && report.fits);
+    let report = eviction().reclaim_unpinned(&request(160 << 10)).unwrap();
+    assert!(!report.fits && report.expired.is_empty(), "{report:?}");
+    let freed = case.store.expiry().measure(&steps).unwrap();
+    assert!(freed.iter().all(|bytes| *bytes > 39 << 10), "each step frees a turn: {freed:?}");
+    let report = eviction().expire_captures(&steps[..1], &request(160 << 10)).unwrap();
+    assert!(report.fits, "{report:?}");
     let expired: Vec<_> = report.expired.iter().map(|it| (&*it.group, &*it.captures)).collect();
-    assert_eq!(expired, [("one", &[ids[2], ids[1]][..])], "two turns were needed, the third not");
-    assert!(case.store.inspection().usage().unwrap().bytes <= 350 << 10);
+    assert_eq!(expired, [("one", &ids[1..2])], "one turn was enough");
     case.git(&["fsck", "--full"]);
 
-    let (done, report) = capture(340 << 10, &mut rng);
-    let report = report.unwrap();
-    assert!(matches!(done, Err(CaptureError::OverBudget(_))) && !report.fits);
+    let report = eviction().expire_captures(&steps, &request(340 << 10)).unwrap();
+    assert!(!report.fits, "{report:?}");
     assert_eq!(case.store.captures().list(&two).unwrap(), [ids[5]], "its newest turn stays");
     case.git(&["fsck", "--full"]);
 }
@@ -269,14 +268,19 @@ fn expiring_a_group_keeps_objects_other_groups_hold() {
     let steps = [ExpiryStep { group: guard.clone(), keep_from: None }];
 
     let freed = case.store.expiry().measure(&steps).unwrap();
-    assert!(freed[0] > 40 << 10 && freed[0] < 60 << 10, "only what nobody else holds: {freed:?}");
+    assert!(
+        freed[0] > 40 << 10 && freed[0] < 60 << 10,
+        "only what no other group holds: {freed:?}"
+    );
     let live = [other.clone()].into();
-    let room =
-        EvictionOptions { needed: 0, live: &live, now: NOW, expiry: &steps, effort: 1 << 20 };
-    let report = case.store.eviction().expire_captures(&room).unwrap();
+    let request = EvictionRequest { bytes: 0, live, effort: 1 << 20, now: NOW };
+    let report = case.store.eviction().expire_captures(&steps, &request).unwrap();
     assert_eq!(report.expired[0].captures.len(), 2);
     assert!(report.bytes_after < report.bytes_before - (40 << 10), "{report:?}");
-    assert!(case.store.eviction().expire_captures(&room).unwrap().expired.is_empty(), "once");
+    assert!(
+        case.store.eviction().expire_captures(&steps, &request).unwrap().expired.is_empty(),
+        "once"
+    );
     assert!(case.store.captures().list(&guard).unwrap().is_empty());
     assert_eq!(case.store.captures().list(&other).unwrap(), [shared]);
     case.git(&["fsck", "--full"]);

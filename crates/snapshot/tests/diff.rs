@@ -123,6 +123,78 @@ fn patches_apply_with_git_apply() {
     }
 }
 
+/// Files that are no text, in both directions, next to text that is no UTF-8.
+#[test]
+fn git_applies_binary_patches() {
+    let case = StoreFixture::new();
+    let noise = |seed: u32, length: u32| -> Vec<u8> {
+        (0..length)
+            .map(|n| (n.wrapping_mul(2_654_435_761).wrapping_add(seed) >> 13) as u8)
+            .collect()
+    };
+    case.write("changed", noise(1, 5000));
+    case.write("gone", noise(2, 53));
+    case.write("latin", b"gr\xfc\xdfe\n1\n2\n");
+    case.write("kind", noise(3, 100));
+    case.write("mode", noise(4, 52));
+    let before = case.capture().capture;
+    case.write("changed", noise(5, 4999));
+    case.remove("gone");
+    case.write("latin", b"gr\xfc\xdfe\n1\nzwei\n");
+    case.remove("kind");
+    case.link("kind", "changed");
+    case.chmod("mode", 0o755);
+    case.write("new file", [0, 1, 2]);
+    let after = case.capture().capture;
+
+    let options = DiffOptions { binary_patches: true, ..DiffOptions::default() };
+    let diff = case.store.diffs().between(&before, &after, &options).unwrap();
+    let is_binary = |name: &str| name != "latin";
+    for file in &diff.files {
+        let is_patched = matches!(file.patch, PatchBody::BinaryPatch(_));
+        assert_eq!(is_patched, is_binary(&file.path.to_string()), "{}", file.path);
+    }
+    let file = case.dir.path().join("patch");
+    fs_err::write(&file, diff.patch()).unwrap();
+    let text = file.to_str().unwrap();
+    case.git(&["read-tree", &before.tree.to_string()]);
+    case.git(&["apply", "--cached", text]);
+    assert_eq!(case.git(&["write-tree"]), after.tree.to_string());
+    case.git(&["apply", "--cached", "--reverse", text]);
+    assert_eq!(case.git(&["write-tree"]), before.tree.to_string());
+
+    let options = DiffOptions { max_binary_bytes: 1000, ..options };
+    let diff = case.store.diffs().between(&before, &after, &options).unwrap();
+    assert!(diff.files[0].patch == PatchBody::TooLarge);
+}
+
+#[test]
+fn text_that_is_not_compared_is_in_a_whole_patch_as_bytes() {
+    let case = StoreFixture::new();
+    case.write("large", "a line\n".repeat(1000));
+    case.write("latin", b"caf\xe9\n");
+    let before = case.capture().capture;
+    case.write("large", "another line\n".repeat(1000));
+    case.write("latin", b"th\xe9\n");
+    let after = case.capture().capture;
+    let options = DiffOptions { max_file_bytes: 1000, ..DiffOptions::default() };
+    let whole = DiffOptions { binary_patches: true, ..options.clone() };
+    let utf8 = DiffOptions { only_utf8_is_text: true, ..whole.clone() };
+    let bodies = |options| {
+        let diff = case.store.diffs().between(&before, &after, options).unwrap();
+        let kind = |body: &PatchBody| match body {
+            PatchBody::Text(_) => "text",
+            PatchBody::Binary => "none",
+            PatchBody::BinaryPatch(_) => "bytes",
+            PatchBody::TooLarge => "large",
+        };
+        diff.files.iter().map(|file| kind(&file.patch)).collect::<Vec<_>>()
+    };
+    assert_eq!(bodies(&options), ["large", "text"]);
+    assert_eq!(bodies(&whole), ["bytes", "text"]);
+    assert_eq!(bodies(&utf8), ["bytes", "bytes"]);
+}
+
 /// Proves W53.
 #[test]
 fn diff_of_200k_changed_lines_does_not_stall() {

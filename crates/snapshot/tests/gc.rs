@@ -1,4 +1,4 @@
-//! Upkeep: what is pinned stays, what is not goes, and small packs become one.
+//! Maintenance: what is pinned stays, what is not goes, and small packs become one.
 
 #[cfg(test)]
 #[expect(dead_code, reason = "shared by several test programs")]
@@ -89,7 +89,7 @@ fn merging_packs_keeps_every_capture_readable() {
         .collect();
 
     assert!(case.store.inspection().usage().unwrap().packs <= 130);
-    case.store.packs().merge_packs().unwrap();
+    case.store.packs().repack(1 << 30).unwrap();
     assert_eq!(case.store.inspection().usage().unwrap().packs, 1);
     for (round, capture) in made.iter().enumerate() {
         let capture = case.store.captures().get(&capture.id).unwrap();
@@ -231,7 +231,7 @@ fn captures_during_gc_keep_their_objects() {
     case.write("b", "of a group that stays");
     case.remove("a");
     case.store.capture(&stays, NOW).unwrap();
-    case.store.packs().merge_packs().unwrap();
+    case.store.packs().repack(1 << 30).unwrap();
     let live = [stays.clone()].into();
     let scenario = fail::FailScenario::setup();
     fail::cfg("snapshot::repacked", "pause").unwrap();

@@ -1,11 +1,11 @@
-//! Removing a store: nothing but a store goes, and never one that somebody keeps.
+//! Removing a store: only a store is removed, and never one that a process owns.
 
 #[cfg(test)]
 #[expect(dead_code, reason = "shared by several test programs")]
 mod support;
 
 use support::StoreFixture;
-use turnstone_snapshot::{MaintenanceInterval, RemovalError, finish_removals, remove_store};
+use turnstone_snapshot::{MaintenanceInterval, RemovalError, StoreRegistry, remove_store};
 
 const HOUR: i64 = 3_600_000;
 
@@ -13,7 +13,7 @@ const HOUR: i64 = 3_600_000;
 #[test]
 fn remove_store_removes_only_a_real_store() {
     let case = StoreFixture::new();
-    case.write("a", "kept by nobody else");
+    case.write("a", "kept by no other store");
     case.capture();
     let stores = case.dir.path();
     let kept = remove_store(stores, "store").unwrap_err();
@@ -31,20 +31,26 @@ fn remove_store_removes_only_a_real_store() {
     assert!(remove_store(dir.path(), "store").unwrap() > 0);
     assert!(!dir.path().join("store").exists());
     assert!(dir.path().join("work/a").exists());
-    assert_eq!(finish_removals(dir.path()).unwrap(), 0);
 }
 
+/// Proves R41.
 #[test]
-fn interrupted_removal_is_finished_later() {
+fn interrupted_removal_is_finished_by_maintenance() {
     let case = StoreFixture::new();
     case.capture();
     let StoreFixture { dir, store, .. } = case;
     drop(store);
-    let dead = dir.path().join("tmp_turnstone_removed-1");
-    fs_err::rename(dir.path().join("store"), dead).unwrap();
+    let stores = dir.path().join("data/store");
+    let registry = StoreRegistry::new(&dir.path().join("data"));
+    assert!(registry.remove_orphaned_stores(0, support::NOW, false).unwrap().is_empty());
+    fs_err::create_dir_all(&stores).unwrap();
+    let renamed = stores.join("tmp_turnstone_removed-1");
+    fs_err::rename(dir.path().join("store"), &renamed).unwrap();
 
-    assert_eq!(finish_removals(dir.path()).unwrap(), 1);
-    assert_eq!(fs_err::read_dir(dir.path()).unwrap().count(), 1, "the worktree");
+    assert!(registry.remove_orphaned_stores(0, support::NOW, true).unwrap().is_empty());
+    assert!(renamed.exists(), "a dry run changes nothing");
+    assert!(registry.remove_orphaned_stores(0, support::NOW, false).unwrap().is_empty());
+    assert_eq!(fs_err::read_dir(&stores).unwrap().count(), 0);
 }
 
 /// Proves R41.
@@ -85,8 +91,8 @@ fn disk_usage_lists_groups_paths_and_unpinned_bytes() {
     case.store.capture(&two, support::NOW).unwrap();
     fs_err::remove_dir_all(case.store.git_dir().join("refs/turnstone")).unwrap();
     fs_err::create_dir(case.store.git_dir().join("refs/turnstone")).unwrap();
-    let nobody = case.store.inspection().disk_usage(10).unwrap();
-    assert!(nobody.groups.is_empty() && nobody.unpinned > 3000);
+    let unpinned = case.store.inspection().disk_usage(10).unwrap();
+    assert!(unpinned.groups.is_empty() && unpinned.unpinned > 3000);
     let case = StoreFixture::new();
     case.write("shared", text(7919));
     for (seed, group) in [(3, &one), (5, &one), (7, &two)] {

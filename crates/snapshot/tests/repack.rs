@@ -180,7 +180,6 @@ fn packs_with_keep_files_are_never_touched() {
     }
 
     repack(&case);
-    case.store.packs().merge_packs().unwrap();
     case.store.collector().gc(&[PinGroup::new("test")].into(), NOW.plus(2 * HOUR), false).unwrap();
 
     let after = stems();
@@ -200,7 +199,7 @@ fn bounded_gc_leaves_a_consistent_store_and_finishes_later() {
         let group = if round % 2 == 0 { "goes" } else { "test" };
         case.store.capture(&PinGroup::new(group), NOW).unwrap();
     }
-    case.store.packs().merge_packs().unwrap();
+    repack(&case);
     for round in 0..6 {
         case.write("mine", text(&mut rng, 20 << 10).concat());
         let group = if round % 2 == 0 { "goes" } else { "test" };

@@ -1,4 +1,4 @@
-//! Restores: own changes only, nothing overwritten unseen, everything can be taken back.
+//! Restores: own changes only, nothing overwritten unseen, everything can be undone.
 
 #[cfg(test)]
 #[expect(dead_code, reason = "shared by several test programs")]
@@ -76,7 +76,8 @@ fn undo_restores_and_removes_files_and_is_itself_undoable() {
     case.write("文件", "unicode");
     case.write("q\"\t", "quoted");
     let before = contents(&case.root());
-    let names = ["mod", "gone/deep", "文件", "q\"\t", "new/dir/file", "link"];
+    let names =
+        ["mod", "gone", "gone/deep", "文件", "q\"\t", "new", "new/dir", "new/dir/file", "link"];
     let targets = target_states(&case, &names, || {
         case.write("mod", "new");
         fs_err::remove_dir_all(case.at("gone")).unwrap();
@@ -129,7 +130,7 @@ fn human_edit_is_merged_or_conflicts_never_overwritten() {
         report.conflicts,
         [
             conflict("binary", ConflictReason::NotMergeable),
-            conflict("deleted", ConflictReason::NotMergeable),
+            conflict("deleted", ConflictReason::Removed),
             conflict("overlap", ConflictReason::Overlap),
         ]
     );
@@ -154,7 +155,9 @@ fn unreadable_tree_is_an_error_and_deletes_nothing() {
     if let PathImage::Present { leaf, .. } = &mut wanted.links[0].target {
         leaf.blob = lost.tree;
     }
-    assert!(case.store.planner().plan_targets(&[wanted]).is_err());
+    let plan = case.store.planner().plan_targets(&[wanted]).unwrap();
+    let reasons: Vec<UncoveredReason> = plan.not_covered.iter().map(|(_, why)| *why).collect();
+    assert_eq!((plan.steps.len(), reasons), (0, vec![UncoveredReason::Missing]));
     assert_eq!(case.read("a"), "2");
 }
 

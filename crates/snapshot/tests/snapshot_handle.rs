@@ -92,7 +92,7 @@ mod case {
     }
 }
 
-/// Captures, lists, shows, compares, restores, takes back, takes that back, verifies.
+/// Captures, lists, shows, compares, restores, undoes, undoes the undo, verifies.
 #[cfg(test)]
 fn exercise_all_requests(case: &HandleFixture, handle: &SnapshotHandle) {
     case.write("a", "one\n");
@@ -127,7 +127,7 @@ fn exercise_all_requests(case: &HandleFixture, handle: &SnapshotHandle) {
     assert_eq!(case.read("a"), "one\n");
     assert_eq!(undo(handle).restored, [path("a"), path("c")]);
     assert_eq!((case.read("a"), case.read("c")), ("two\n".to_owned(), "new\n".to_owned()));
-    assert_eq!(undo(handle).removed, [path("c")], "the undo is taken back");
+    assert_eq!(undo(handle).removed, [path("c")], "the undo is undone");
     assert_eq!(case.read("a"), "one\n");
     let operations = handle.reader().list_operations().unwrap();
     assert_eq!(operations.iter().map(|it| it.number).collect::<Vec<_>>(), [3, 2, 1]);
@@ -139,6 +139,7 @@ fn exercise_all_requests(case: &HandleFixture, handle: &SnapshotHandle) {
     assert!(verified.damaged.is_empty() && verified.objects > 10, "{verified:?}");
     let mut sweep = GcRequest {
         live: BTreeSet::new(),
+        deleted: BTreeSet::new(),
         keep: 7_200_000,
         effort: u64::MAX,
         dry_run: true,
@@ -242,7 +243,7 @@ fn undo_keeps_later_edits_and_skips_conflicts() {
     assert_eq!(report.conflicts.len(), 1);
     assert_eq!(case.read("b"), "human");
     let again = undo(&handle);
-    assert!(again.conflicts.is_empty(), "what was not done is not taken back: {again:?}");
+    assert!(again.conflicts.is_empty(), "what was not done is not undone: {again:?}");
     assert_eq!((case.read("a"), case.read("b")), (text("old", "human"), "human".to_owned()));
 }
 
@@ -272,12 +273,12 @@ fn malformed_requests_are_refused_and_owner_survives() {
     let id = owner.location().id.to_string();
     let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
     assert!(ask(&frame(&text)).contains("version"));
-    let hello = |store: &str| format!(r#"{{"version":4,"store":"{store}","request":"hello"}}"#);
+    let hello = |store: &str| format!(r#"{{"version":5,"store":"{store}","request":"hello"}}"#);
     assert!(ask(&frame(&hello("another"))).contains("missing"));
     assert!(ask(&frame(&hello(&id))).contains("hello"));
     let hostile =
         r#"{"capture_named":{"group":"x","paths":["../../etc/passwd"],"keep":false,"now":1}}"#;
-    let text = format!(r#"{{"version":4,"store":"{id}","request":{hostile}}}"#);
+    let text = format!(r#"{{"version":5,"store":"{id}","request":{hostile}}}"#);
     assert!(ask(&frame(&text)).contains("malformed"));
 
     let other = case.open();
@@ -311,7 +312,7 @@ fn stale_socket_and_false_lock_file_are_tolerated() {
     let case = HandleFixture::new();
     drop(case.open());
     let store = StoreRegistry::new(&case.at("data")).list_stores().unwrap().remove(0);
-    // As after sudden death: the pid is for messages only, and nobody listens.
+    // As after sudden death: the pid is for messages only, and no process listens.
     let text = format!("process 1, socket {}", case.at("run/gone.sock").display());
     fs_err::write(store.folder.join("keeper"), text).unwrap();
     fs_err::write(case.at("run/gone.sock"), "no socket").unwrap();

@@ -23,7 +23,7 @@ mod case {
 
     /// What a process said, and whether it ended well.
     #[derive(Debug)]
-    #[expect(dead_code, reason = "what went to stderr is for whoever reads a failure")]
+    #[expect(dead_code, reason = "stderr is printed when a test fails")]
     pub(crate) struct ProcessOutput {
         pub(crate) lines: Vec<String>,
         pub(crate) err: String,
@@ -47,7 +47,7 @@ mod case {
         }
 
         pub(crate) fn took_over(&self) -> bool {
-            self.lines.iter().any(|line| line == "keeper" || line == "keeper true")
+            self.lines.iter().any(|line| line == "owner" || line == "owner true")
         }
     }
 
@@ -69,7 +69,7 @@ mod case {
             SnapshotHandle::open(&data, Some(&run), &self.at("work"), options, NOW).unwrap()
         }
 
-        /// The example beside this test program, started by `wrapper` if there is one.
+        /// The example that is built with this test program, started by `wrapper` if there is one.
         pub(crate) fn start(&self, wrapper: &[&str], args: &[&str], failpoints: &str) -> Child {
             let test = std::env::current_exe().unwrap();
             let folder = test.parent().and_then(Path::parent).unwrap();
@@ -88,7 +88,7 @@ mod case {
         }
 
         /// A owner that is ready.
-        pub(crate) fn keeper(&self, wrapper: &[&str], failpoints: &str) -> Child {
+        pub(crate) fn start_owner(&self, wrapper: &[&str], failpoints: &str) -> Child {
             let mut child = self.start(wrapper, &["hold"], failpoints);
             let mut line = String::new();
             let out = child.stdout.as_mut().unwrap();
@@ -142,7 +142,7 @@ fn concurrent_capturing_processes_all_succeed() {
 #[test]
 fn command_is_served_by_the_running_owner() {
     let case = OwnerFixture::new();
-    let owner = case.keeper(&[], "");
+    let owner = case.start_owner(&[], "");
 
     let said = case.run(&["track", "a", "3"]);
     assert_eq!(said.lines.last().unwrap(), "client");
@@ -153,17 +153,20 @@ fn command_is_served_by_the_running_owner() {
     assert_eq!(fs_err::read_to_string(case.at("work/a")).unwrap(), "a 2\n");
 
     assert!(finish(owner).ok);
-    assert_eq!(case.run(&["track", "a", "1"]).lines.last().unwrap(), "keeper");
+    assert_eq!(case.run(&["track", "a", "1"]).lines.last().unwrap(), "owner");
 }
 
 /// Proves R11.
 #[test]
 fn client_survives_owner_killed_around_a_capture() {
-    for point in
-        ["keeper::asked", "snapshot::pack_durable", "snapshot::ref_durable", "keeper::served"]
-    {
+    for point in [
+        "store_owner::asked",
+        "snapshot::pack_durable",
+        "snapshot::ref_durable",
+        "store_owner::served",
+    ] {
         let case = OwnerFixture::new();
-        let owner = case.keeper(&[], &format!("{point}=1*off->panic"));
+        let owner = case.start_owner(&[], &format!("{point}=1*off->panic"));
 
         let said = case.run(&["track", "a", "3"]);
 
@@ -191,14 +194,14 @@ fn client_finishes_restore_once_after_owner_is_killed() {
         "snapshot::swapped",
         "snapshot::restored",
         "snapshot::logged",
-        "keeper::served",
+        "store_owner::served",
     ] {
         let case = OwnerFixture::new();
         let acks = case.run(&["track", "a", "2"]).acks();
         fs_err::write(case.at("work/b"), "new").unwrap();
         // The plan is the first request of the restore, after the question whether one is there.
-        let after = if point == "keeper::served" { 2 } else { 0 };
-        let owner = case.keeper(&[], &format!("{point}={after}*off->panic"));
+        let after = if point == "store_owner::served" { 2 } else { 0 };
+        let owner = case.start_owner(&[], &format!("{point}={after}*off->panic"));
 
         let said = case.run(&["restore", &acks[0].1, OPERATION]);
 
@@ -228,7 +231,7 @@ fn owner_in_another_pid_namespace_is_found() {
     let ways: [&[&str]; 2] = [&["unshare", "-p", "--fork"], &["unshare", "-Urp", "--fork"]];
     let works = |way: &&&[&str]| finish(case.start(way, &["track", "probe", "1"], "")).ok;
     let wrapper = ways.iter().find(works).copied();
-    let mut owner = case.keeper(wrapper.unwrap_or_default(), "");
+    let mut owner = case.start_owner(wrapper.unwrap_or_default(), "");
     let allowed = wrapper.is_some();
     if !allowed {
         let store = case.open().location().folder.clone();
@@ -253,7 +256,7 @@ fn owner_in_another_pid_namespace_is_found() {
 #[test]
 fn git_gc_under_load_loses_nothing() {
     let case = OwnerFixture::new();
-    let owner = case.keeper(&[], "");
+    let owner = case.start_owner(&[], "");
     let git_dir = case.open().reader().git_dir().unwrap();
 
     let names = ["one", "two"];

@@ -207,7 +207,7 @@ fn failing_writes_lose_no_file_and_are_reported() {
             let result = apply(&case, &plan);
             fail::remove("snapshot::touch");
             let about = format!("{other} to {one}, write {nth} refused, lasting {lasting}");
-            let is_told = result.is_ok();
+            let is_reported = result.is_ok();
             let report = match result {
                 Ok(report) => report,
                 Err(RestoreError::Unfinished(_)) => {
@@ -230,7 +230,7 @@ fn failing_writes_lose_no_file_and_are_reported() {
             case.reopen();
             case.store.restores().resume().expect("resumed");
             assert_eq!(tree(&case.root()), named, "{about}: {report:?}");
-            if nth > 40 || (is_told && report.conflicts.is_empty() && lasting) {
+            if nth > 40 || (is_reported && report.conflicts.is_empty() && lasting) {
                 break;
             }
         }

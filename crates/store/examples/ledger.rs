@@ -3,7 +3,8 @@
 //! `ledger DIR load SEED THREADS COUNT` writes turns and prints `ack CURSOR SESSION SEQ` for each
 //! acknowledged mutation. `ledger DIR hold SESSION` takes a lease, begins a turn, prints `held`, and
 //! then writes once for every line it reads. `ledger DIR tail COUNT` prints cursors as they come.
-//! `ledger DIR bulk` deletes every second session.
+//! `ledger DIR bulk` deletes every second session. `ledger DIR retry COUNT` writes COUNT times; a
+//! write that a poisoned store refuses prints `poisoned` and is tried again, at most COUNT times.
 
 use std::io::{BufRead, Write};
 use std::time::Duration;
@@ -52,6 +53,7 @@ fn run() -> Fallible {
         ["hold", session] => hold(&store, &session.parse()?)?,
         ["tail", count, ..] => tail(&store, count.parse()?)?,
         ["bulk"] => bulk(&store)?,
+        ["retry", count] => retry(&store, count.parse()?)?,
         _ => return Err("unknown command".into()),
     }
     drop(store);
@@ -311,6 +313,33 @@ fn tail(store: &Store, count: usize) -> Fallible {
         for event in tail.next(100, Duration::from_secs(60))?.events {
             say(&format!("saw {}", event.cursor))?;
             seen += 1;
+        }
+    }
+    Ok(())
+}
+
+/// Writes `count` times; what a poisoned store refuses is tried again, at most `count` times in all.
+fn retry(store: &Store, count: usize) -> Fallible {
+    let worker = Worker::new(store, 5, 0)?;
+    let mut refusals_left = count;
+    for number in 0..count {
+        let title = format!("title {number}");
+        loop {
+            let (session, title) = (worker.session.clone(), title.clone());
+            let written = worker.ack(move |tx| {
+                tx.sessions().update(&session, |session| {
+                    session.title.clone_from(&title);
+                    Ok(())
+                })
+            });
+            let Err(error) = written else { break };
+            let is_poisoned =
+                matches!(error.downcast_ref::<StoreError>(), Some(StoreError::Poisoned { .. }));
+            if !is_poisoned || refusals_left == 0 {
+                return Err(error);
+            }
+            refusals_left -= 1;
+            say("poisoned")?;
         }
     }
     Ok(())

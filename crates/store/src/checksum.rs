@@ -4,7 +4,7 @@
 //! never passes a damaged value on as a sound one. FNV-1a finds every single changed byte, and it
 //! can go on from a stored sum, so that growing a row needs no look at what it holds already.
 
-use crate::row_num::{PartNum, SessionNum};
+use crate::table_row_ids::{PartNum, SessionNum};
 use rusqlite::Row;
 use turnstone_core::event::EventKind;
 

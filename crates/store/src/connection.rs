@@ -16,7 +16,9 @@ pub(crate) const WAL_LIMIT: i64 = 8 * 1024 * 1024;
 /// What a connection is for.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ConnectionPurpose {
-    /// The writer thread's: may create the file.
+    /// For the creation of the file.
+    Create,
+    /// The writer thread's.
     Write,
     /// A reader's.
     Read,
@@ -30,17 +32,17 @@ pub(crate) fn open(
     let sqlite = |e: rusqlite::Error| DatabaseOpenError::from_sqlite(&e, path);
     let mut flags = OpenFlags::SQLITE_OPEN_NO_MUTEX;
     flags |= match purpose {
-        ConnectionPurpose::Write => {
+        ConnectionPurpose::Create => {
             OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_CREATE
         }
-        ConnectionPurpose::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
+        ConnectionPurpose::Write | ConnectionPurpose::Read => OpenFlags::SQLITE_OPEN_READ_WRITE,
     };
     #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
     let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_handler(Some(busy_backoff)).map_err(sqlite)?;
     configure_statement_cache(&conn).map_err(sqlite)?;
-    if purpose == ConnectionPurpose::Write {
-        // Takes effect only on an empty file; read back below all the same.
+    if purpose == ConnectionPurpose::Create {
+        // Takes effect only on an empty file; on others it would be a write each time.
         conn.execute_batch("PRAGMA auto_vacuum = INCREMENTAL").map_err(sqlite)?;
     }
     conn.execute_batch("PRAGMA journal_mode = WAL").map_err(sqlite)?;
@@ -79,6 +81,41 @@ pub(crate) fn open_read_only(path: &Path) -> Result<Connection, DatabaseOpenErro
     let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
     conn.busy_handler(Some(busy_backoff)).map_err(sqlite)?;
     conn.execute_batch("PRAGMA query_only = ON").map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// Opens a file as it is: nothing is set, and only SQLite's rollback journal is applied to it.
+pub(crate) fn open_unconfigured(path: &Path) -> Result<Connection, DatabaseOpenError> {
+    let sqlite = |e: rusqlite::Error| DatabaseOpenError::from_sqlite(&e, path);
+    let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX | OpenFlags::SQLITE_OPEN_READ_WRITE;
+    #[expect(clippy::disallowed_methods, reason = "this is the place where the store opens SQLite")]
+    let mut conn = Connection::open_with_flags(path, flags).map_err(sqlite)?;
+    conn.busy_handler(Some(busy_backoff)).map_err(sqlite)?;
+    Ok(conn)
+}
+
+/// Opens the database for reading without its shared memory, which needs room on the disk.
+///
+/// No process may write the database meanwhile: the caller holds the open lock and knows that the
+/// database is open nowhere.
+pub(crate) fn open_without_shared_memory(path: &Path) -> Result<Connection, DatabaseOpenError> {
+    let sqlite = |e: rusqlite::Error| DatabaseOpenError::from_sqlite(&e, path);
+    let conn = if wal_len(path) == 0 {
+        let flags = OpenFlags::SQLITE_OPEN_NO_MUTEX
+            | OpenFlags::SQLITE_OPEN_READ_ONLY
+            | OpenFlags::SQLITE_OPEN_URI;
+        let uri = format!("{}&immutable=1", read_only_uri(path));
+        #[expect(clippy::disallowed_methods, reason = "the store opens SQLite here")]
+        Connection::open_with_flags(uri, flags).map_err(sqlite)?
+    } else {
+        // With the file locked for itself alone, SQLite keeps the index of the log in memory.
+        let conn = open_unconfigured(path)?;
+        conn.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true).map_err(sqlite)?;
+        conn.execute_batch("PRAGMA locking_mode = EXCLUSIVE").map_err(sqlite)?;
+        conn
+    };
+    conn.execute_batch("PRAGMA query_only = ON; PRAGMA temp_store = MEMORY").map_err(sqlite)?;
+    configure_statement_cache(&conn).map_err(sqlite)?;
     Ok(conn)
 }
 

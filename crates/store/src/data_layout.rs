@@ -44,6 +44,9 @@ impl DataLayout {
     /// in it keeps the permissions its owner gave it.
     fn make_root(&self) -> std::io::Result<()> {
         if self.root.exists() {
+            if !self.root.is_dir() {
+                return Err(std::io::Error::other("it is not a directory"));
+            }
             let ours = self.database().exists() || fs::read_dir(&self.root)?.next().is_none();
             return if ours { restrict_to_owner(&self.root) } else { Ok(()) };
         }
@@ -70,7 +73,13 @@ impl DataLayout {
         self.root.join("turnstone.db")
     }
 
-    /// Its write-ahead log.
+    /// The database while it is created; it gets its name when it is complete.
+    #[must_use]
+    pub(crate) fn unfinished_database(&self) -> PathBuf {
+        self.root.join("turnstone.db.new")
+    }
+
+    /// The write-ahead log of the database.
     #[must_use]
     pub fn wal(&self) -> PathBuf {
         self.root.join("turnstone.db-wal")
@@ -86,6 +95,12 @@ impl DataLayout {
     #[must_use]
     pub fn locks(&self) -> PathBuf {
         self.root.join("lock")
+    }
+
+    /// When maintenance of the database last finished.
+    #[must_use]
+    pub(crate) fn last_maintenance(&self) -> PathBuf {
+        self.locks().join("maintained")
     }
 
     /// Backups made before upgrades and on request.

@@ -118,8 +118,8 @@ pub enum StoreError {
         /// The file that could not grow.
         file: PathBuf,
     },
-    /// A write to disk failed; the store takes no more writes until it is opened again.
-    #[error("a write to {} failed ({reason}); no more writes until it is reopened", file.display())]
+    /// A write to disk failed. The next write checks the database and opens it again.
+    #[error("a write to {} failed ({reason}); the next write checks and reopens it", file.display())]
     Poisoned {
         /// The database.
         file: PathBuf,
@@ -137,6 +137,12 @@ pub enum StoreError {
     /// Another process held the database too long.
     #[error("{} is locked by another process", file.display())]
     Locked {
+        /// The database.
+        file: PathBuf,
+    },
+    /// Another process reads the database, so that what was removed is still in its write-ahead log.
+    #[error("another process reads {}, and old pages stay in its log until then", file.display())]
+    OldPagesInUse {
         /// The database.
         file: PathBuf,
     },
@@ -223,10 +229,32 @@ impl From<DatabaseOpenError> for StoreError {
 }
 
 impl StoreError {
+    /// What to do about it, where the error itself does not say so.
+    #[must_use]
+    pub fn remedy(&self) -> Option<&'static str> {
+        #[expect(clippy::wildcard_enum_match_arm, reason = "the others are about the request")]
+        match self {
+            Self::Full { .. } => {
+                Some("free some disk space and try again; no recorded data is lost")
+            }
+            Self::Poisoned { .. } => Some(
+                "check the disk, then try again: nothing that was confirmed is lost; if the error \
+                 stays, run `turnstone doctor`",
+            ),
+            Self::Corrupt { .. } => {
+                Some("run `turnstone doctor --salvage DIR`; the damaged file is not changed")
+            }
+            _ => None,
+        }
+    }
+
     /// Names the real file in errors that were made where it was not known.
     #[must_use]
     pub(crate) fn with_file(self, path: &std::path::Path) -> Self {
         let file = path.to_path_buf();
+        if file.as_os_str().is_empty() {
+            return self;
+        }
         #[expect(clippy::wildcard_enum_match_arm, reason = "the others name no file")]
         match self {
             Self::Full { .. } => Self::Full { file },
@@ -246,6 +274,11 @@ pub(crate) fn classify_sqlite_error(error: &rusqlite::Error, path: &std::path::P
     use rusqlite::ErrorCode as Code;
     let file = path.to_path_buf();
     let reason = error.to_string();
+    // Shared memory is a file: what fails is its growth, for want of space.
+    let extended = error.sqlite_error().map(|it| it.extended_code);
+    if extended == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) {
+        return StoreError::Full { file };
+    }
     match error.sqlite_error_code() {
         Some(Code::DiskFull) => StoreError::Full { file },
         Some(Code::DatabaseBusy | Code::DatabaseLocked) => StoreError::Locked { file },
@@ -356,6 +389,30 @@ pub enum DatabaseOpenError {
 }
 
 impl DatabaseOpenError {
+    /// True if there is no space on the disk: what is stored may still be readable.
+    #[must_use]
+    pub const fn is_full(&self) -> bool {
+        matches!(
+            self,
+            Self::Full { .. }
+                | Self::Recovery(StoreError::Full { .. })
+                | Self::Rebuild(StoreError::Full { .. })
+        )
+    }
+
+    /// Why a file that should be ours cannot be used.
+    pub(crate) fn from_io(error: &std::io::Error, path: &std::path::Path) -> Self {
+        use std::io::ErrorKind as Kind;
+        let (path, reason) = (path.to_path_buf(), error.to_string());
+        if matches!(error.kind(), Kind::PermissionDenied | Kind::ReadOnlyFilesystem) {
+            Self::ReadOnly { path, reason }
+        } else if matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded) {
+            Self::Full { path }
+        } else {
+            Self::Directory { path, reason }
+        }
+    }
+
     /// The command or step that helps.
     #[must_use]
     pub fn remedy(&self) -> &'static str {

@@ -10,7 +10,7 @@ use crate::checksum::ChecksummedEvent;
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
 use crate::projection;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 use crate::tx::{AppendPermission, EventDraft, EventPosition, Tx};
 
 /// Where in its session's stream an event goes, and whether the session is shared.

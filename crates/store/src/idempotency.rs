@@ -1,8 +1,7 @@
-//! Calls that are made once: what a repeat of an idempotency key finds (R43).
+//! Idempotency keys: what a repeated call finds of the first one (R43).
 //!
-//! A call that is one mutation is remembered with it ([`Store::write_once`]). A call of several leaves
-//! a mark in the transaction of its first event, and its answer when it is over: a client that repeats it
-//! after a crash in between learns where it began instead of doing it twice.
+//! A call leaves a mark in the transaction of its first event, and its answer at its end: a client that
+//! repeats it after a crash in between learns where it began instead of doing it twice.
 
 use rusqlite::OptionalExtension;
 use turnstone_core::call_context::Context;
@@ -94,24 +93,4 @@ impl IdempotencyKeys<'_> {
         let Some(key) = ctx.idempotency_key.clone() else { return Ok(()) };
         self.store.write(ctx, move |tx| insert_result(tx, &answer_key(&key), &text)).wait()
     }
-}
-
-/// True if the idempotency key was used; then the stored result.
-pub(crate) fn find_result(tx: &Tx<'_>, key: &str) -> Result<Option<String>> {
-    Ok(tx
-        .conn
-        .prepare_cached("SELECT result FROM idempotency WHERE actor = ?1 AND key = ?2")?
-        .query_row((tx.acting_actor_num()?, key), |row| row.get(0))
-        .optional()?)
-}
-
-/// Keeps the result of a call for its repeats.
-pub(crate) fn store_result(tx: &Tx<'_>, key: &str, result: &str) -> Result<()> {
-    tx.count_bytes(result.len() as u64);
-    tx.conn
-        .prepare_cached(
-            "INSERT INTO idempotency (actor, key, result, time) VALUES (?1, ?2, ?3, ?4)",
-        )?
-        .execute((tx.acting_actor_num()?, key, result, tx.now().0))?;
-    Ok(())
 }

@@ -9,8 +9,8 @@ use turnstone_core::time::EpochMillis;
 
 use crate::data_layout::{DataLayout, open_private_file};
 use crate::error::{Result, StoreError};
-use crate::row_num::SessionNum;
 use crate::store::Store;
+use crate::table_row_ids::SessionNum;
 use crate::tx::Tx;
 
 /// Where locks do not work, an owner counts as dead after this long without a heartbeat.
@@ -96,22 +96,30 @@ pub(crate) fn remove_dead_owner_files(layout: &DataLayout, now: EpochMillis) -> 
     Ok(())
 }
 
-/// The living processes that have the store open, except `own`; call it with the open lock held.
-pub(crate) fn other_live_owners(
+/// The living processes that have the store open; call it with the open lock held.
+pub(crate) fn list_live_owners(layout: &DataLayout, now: EpochMillis) -> Result<Vec<OwnerId>> {
+    let mut living = Vec::new();
+    for entry in fs_err::read_dir(layout.locks())? {
+        let id = OwnerId::new(entry?.file_name().to_string_lossy().into_owned());
+        if id.as_str().starts_with("owner-") && is_alive(layout, &id, now)? {
+            living.push(id);
+        }
+    }
+    Ok(living)
+}
+
+/// The same without `own`, as error messages describe them.
+pub(crate) fn describe_other_owners(
     layout: &DataLayout,
     own: &OwnerId,
     now: EpochMillis,
 ) -> Result<Vec<String>> {
-    let mut living = Vec::new();
-    for entry in fs_err::read_dir(layout.locks())? {
-        let entry = entry?;
-        let id = OwnerId::new(entry.file_name().to_string_lossy().into_owned());
-        if !id.as_str().starts_with("owner-") || id == *own || !is_alive(layout, &id, now)? {
-            continue;
-        }
-        let pid = fs_err::read_to_string(entry.path()).unwrap_or_default();
-        living.push(format!("process {} ({})", pid.trim(), id.as_str()));
-    }
+    let others = list_live_owners(layout, now)?.into_iter().filter(|id| id != own);
+    let describe = |id: OwnerId| {
+        let pid = fs_err::read_to_string(owner_path(layout, &id)).unwrap_or_default();
+        format!("process {} ({})", pid.trim(), id.as_str())
+    };
+    let mut living: Vec<String> = others.map(describe).collect();
     living.sort_unstable();
     Ok(living)
 }

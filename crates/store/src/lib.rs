@@ -12,10 +12,14 @@ mod commit_watch;
 mod connection;
 mod consumer;
 mod data_layout;
+mod database_creation;
+mod database_open;
+mod deletion_traces;
 mod disk_usage;
 mod doctor;
 mod error;
 mod event_append;
+mod full_disk;
 mod idempotency;
 mod lease_owner;
 mod log_compaction;
@@ -31,11 +35,11 @@ mod read;
 mod rebuild;
 mod redaction;
 mod replay;
-mod row_num;
 mod salvage;
 mod schema;
 mod search;
 mod store;
+mod table_row_ids;
 mod turn_recovery;
 mod tx;
 mod writer;
@@ -55,31 +59,31 @@ pub use maintenance::{
     DatabaseMaintenance, DatabaseMaintenanceReport, MaintenanceBudget, MaintenanceLimits,
 };
 pub use mutation::{
-    ChangeSetMutations, CloseChangeSet, CopyChangeSet, EndTurn, ExpiryMutations, FinishedOperation,
-    GuardExpiry, MessageMutations, NewChangeSet, NewOperation, NewPart, NewTurn,
+    ChangeSetMutations, CloseChangeSet, CopyChangeSet, EndTurn, FinishedOperation, GuardExpiry,
+    ImportedTurnEnd, MessageMutations, NewChangeSet, NewOperation, NewPart, NewTurn,
     OperationMutations, ProjectMutations, PromptDelivery, PromptMutations, PromptReceipt,
     ReplicationOutcome, RequestMutations, SessionMutations, ShareMutations, ShareRecord,
-    SyncMutations, TurnEndOutcome, TurnExpiry, TurnMutations,
+    SyncMutations, TurnEndOutcome, TurnExpiry, TurnMutations, UndoExpiryMutations, UnrevokedShare,
 };
 pub use projection_check::ProjectionMismatch;
-pub use purge::DeletionReport;
+pub use purge::{DeletionReport, PendingDeletion};
 pub use read::{
-    ChangeSetQueries, ChangeSetRow, CreationFilter, ExpiredTurn, ExpiryQueries, FeedBody,
-    FeedCache, FeedEvent, FeedPage, FeedQueries, FeedSession, GuardPin, HeadDelta,
-    HistoricalSession, HistoryQueries, ListWindow, ListedSession, LogEvent, LogPage, LogQueries,
-    LogTail, MessageOutlineRow, MessagePage, MessagePageJson, MessageQueries, MessageWithParts,
-    OperationEnd, OperationQueries, OperationRow, PageQueries, PartRenderer, ProjectQueries,
-    PromptQueries, PromptStatus, ReadTx, RequestQueries, ScanDirection, SessionAtBoundary,
-    SessionDelta, SessionFilter, SessionPage, SessionQueries, SessionRow, ShareQueries,
-    StreamBoundary, SyncBody, SyncEvent, SyncQueries, TextDelta, TurnQueries, TurnRow,
-    UnfinishedExpiry, WireJsonQueries,
+    ChangeSetQueries, ChangeSetRow, CreationFilter, ExpiredTurn, FeedBody, FeedCache, FeedEvent,
+    FeedPage, FeedQueries, FeedSession, GuardPin, HeadDelta, HistoricalSession, HistoryQueries,
+    ListWindow, ListedSession, LogEvent, LogPage, LogQueries, LogTail, MessageOutlineRow,
+    MessagePage, MessagePageJson, MessageQueries, MessageWithParts, OperationEnd, OperationQueries,
+    OperationRow, PageQueries, PartRenderer, ProjectQueries, ProjectTurnRow, PromptQueries,
+    PromptStatus, ReadTx, RequestQueries, ScanDirection, SessionAtBoundary, SessionDelta,
+    SessionFilter, SessionPage, SessionQueries, SessionRow, ShareQueries, StreamBoundary, SyncBody,
+    SyncEvent, SyncQueries, TextDelta, TurnQueries, TurnRow, UndoExpiryQueries, UnfinishedExpiry,
+    WireJsonQueries,
 };
 pub use rebuild::{RebuildProgress, RebuildReport};
 pub use redaction::RedactionReport;
 pub use salvage::{DamagedSession, SalvageReport, TableSalvageCounts, salvage};
 pub use search::{
-    IndexLag, SearchFilter, SearchHit, SearchIndex, SearchIndexSize, SearchKind, SearchPage,
-    SearchQuery, Snippet,
+    IndexLag, SearchFilter, SearchHit, SearchIndexSize, SearchKind, SearchPage, SearchQuery,
+    SessionSearch, Snippet,
 };
 pub use store::{Options, Store};
 pub use turn_recovery::TurnRecoveryReport;

@@ -1,8 +1,9 @@
 //! Maintenance: keeps the files small, in short steps that do not block writers.
 //!
-//! One run finishes deletions, marks consumers that lag too far, compacts the log, removes values nobody uses, forgets
-//! old idempotency keys, gives free pages back to the file system and empties the write-ahead log.
-//! It may stop after any step and goes on where it stopped the next time.
+//! One run brings the search index up to date, marks consumers that lag too far, compacts the log, removes values that
+//! no event uses, forgets old idempotency keys, gives free pages back to the file system and empties the write-ahead
+//! log. It may stop after any step and continues there the next time. What deleted sessions leave is removed by
+//! `deletion_traces`.
 
 use std::collections::{BTreeSet, HashSet};
 use std::path::Path;
@@ -15,11 +16,13 @@ use crate::backup::{self, BackupReport};
 use crate::blob::{self, BlobHash};
 use crate::connection;
 use crate::consumer::{self, MAX_LAG_BYTES, MAX_LAG_MS};
+use crate::data_layout::DataLayout;
+use crate::deletion_traces;
 use crate::disk_usage::{self, DatabaseSizes};
 use crate::error::Result;
 use crate::log_compaction;
 use crate::projection_check::{self, ProjectionMismatch};
-use crate::purge;
+use crate::purge::{self, PendingDeletion};
 use crate::redaction::{self, RedactionReport};
 use crate::store::Store;
 use crate::tx::Tx;
@@ -31,33 +34,27 @@ const GRACE_MS: i64 = 60_000;
 /// Rows removed in one step.
 const BATCH_ROWS: i64 = 200;
 
-/// How much maintenance may do at once. The store reads no clock: a limit in time is the caller's.
+/// How much maintenance may do at once.
+#[derive(Debug)]
 pub struct MaintenanceBudget {
     steps: u64,
-    keep_going: Box<dyn FnMut() -> bool>,
 }
 
 impl MaintenanceBudget {
     /// As much as there is to do.
     #[must_use]
-    pub fn unlimited() -> Self {
+    pub const fn unlimited() -> Self {
         Self::steps(u64::MAX)
     }
 
     /// At most this many steps; a step is one short transaction.
     #[must_use]
-    pub fn steps(steps: u64) -> Self {
-        Self { steps, keep_going: Box::new(|| true) }
+    pub const fn steps(steps: u64) -> Self {
+        Self { steps }
     }
 
-    /// As long as `go_on` says so; it is asked before every step.
-    #[must_use]
-    pub fn while_true(go_on: impl FnMut() -> bool + 'static) -> Self {
-        Self { steps: u64::MAX, keep_going: Box::new(go_on) }
-    }
-
-    pub(crate) fn has_steps_left(&mut self) -> bool {
-        self.steps > 0 && (self.keep_going)()
+    pub(crate) const fn has_steps_left(&self) -> bool {
+        self.steps > 0
     }
 
     pub(crate) fn take_step(&mut self) -> bool {
@@ -144,7 +141,7 @@ impl DatabaseMaintenance<'_> {
         limits: &MaintenanceLimits,
     ) -> Result<DatabaseMaintenanceReport> {
         let mut done = DatabaseMaintenanceReport::default();
-        done.finished = purge_deleted_within(self.store, ctx, &mut budget)?
+        done.finished = index_within_budget(self.store, ctx, &mut budget)?
             && compact_within(self.store, ctx, &mut budget, limits, &mut done)?
             && remove_unused_blob_files(self.store, ctx, &mut budget, limits, &mut done)?
             && vacuum_within(self.store, ctx, &mut budget, &mut done)?;
@@ -154,6 +151,55 @@ impl DatabaseMaintenance<'_> {
         done.wal_bytes = connection::wal_len(&self.store.layout().database());
         Ok(done)
     }
+
+    /// When a run last finished, as [`Self::record_run`] noted it.
+    #[must_use]
+    pub fn last_run(layout: &DataLayout) -> Option<EpochMillis> {
+        let text = fs_err::read_to_string(layout.last_maintenance()).ok()?;
+        text.trim().parse().ok().map(EpochMillis)
+    }
+
+    /// Notes that a run has finished. A hint: if it is lost, maintenance runs earlier.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be written.
+    pub fn record_run(&self, now: EpochMillis) -> Result<()> {
+        let path = self.store.layout().last_maintenance();
+        Ok(fs_err::write(path, now.0.to_string())?)
+    }
+
+    /// Sessions that are deleted and may still leave something on the disk.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the database.
+    pub fn pending_deletions(&self, ctx: &Context) -> Result<Vec<PendingDeletion>> {
+        self.store.read(ctx, |r| purge::list_pending(r.conn))
+    }
+
+    /// Removes the rows of these deleted sessions, in short transactions.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the database; a repeat continues.
+    pub fn purge_sessions(&self, ctx: &Context, sessions: &[PendingDeletion]) -> Result<()> {
+        purge::purge_sessions(self.store, ctx, sessions)
+    }
+
+    /// Removes what the rows of these sessions left in the database and its files: stored answers, words of the
+    /// search index, files of long values, free pages and the write-ahead log. The deletions are then finished.
+    ///
+    /// Rewrites the database; writers wait meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// Errors of the database, and [`StoreError::OldPagesInUse`](crate::StoreError::OldPagesInUse) if a reader is active
+    /// for so long that old pages stay in the write-ahead log. A repeat continues.
+    pub fn erase_traces(&self, ctx: &Context, sessions: &[PendingDeletion]) -> Result<()> {
+        deletion_traces::erase_traces(self.store, ctx, sessions)
+    }
+
     /// Removes rows of deleted sessions, in at most `steps` transactions. Returns true when none are
     /// left. It can be interrupted and repeated.
     ///
@@ -219,21 +265,27 @@ impl DatabaseMaintenance<'_> {
     }
 }
 
-/// Removes what is left of deleted sessions; false if the budget ended.
-fn purge_deleted_within(
+/// Forgets when a run last finished, so that the next process that looks runs one.
+pub(crate) fn clear_last_run(layout: &DataLayout) -> Result<()> {
+    match fs_err::remove_file(layout.last_maintenance()) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error.into()),
+        Ok(()) | Err(_) => Ok(()),
+    }
+}
+
+/// Brings the search index up to date, because it holds the log until it has read it; false if the budget ended.
+fn index_within_budget(
     store: &Store,
     ctx: &Context,
     budget: &mut MaintenanceBudget,
 ) -> Result<bool> {
-    let pending = |r: &crate::read::ReadTx<'_>| -> Result<bool> {
-        Ok(r.conn.prepare_cached("SELECT 1 FROM purge")?.exists([])?)
-    };
-    while store.read(ctx, pending)? {
+    while store.session_search().index_batches(ctx, 0)?.behind > 0 {
         if !budget.take_step() {
             return Ok(false);
         }
-        crate::purge::purge_deleted(store, ctx, 1)?;
+        store.session_search().index_batches(ctx, 1)?;
     }
+    store.session_search().record_position(ctx)?;
     Ok(true)
 }
 
@@ -271,7 +323,7 @@ fn compact_within(
 }
 
 /// Removes the files of values nobody uses; false if the budget ended.
-fn remove_unused_blob_files(
+pub(crate) fn remove_unused_blob_files(
     store: &Store,
     ctx: &Context,
     budget: &mut MaintenanceBudget,

@@ -126,7 +126,7 @@ mod tests {
     fn file(dir: &Path, upto: usize) -> (DataLayout, Connection) {
         let layout = DataLayout::new(dir);
         layout.create().expect("made");
-        let conn = connection::open(&layout.database(), ConnectionPurpose::Write).expect("opens");
+        let conn = connection::open(&layout.database(), ConnectionPurpose::Create).expect("opens");
         assert_eq!(upgrade(&conn, &layout, EpochMillis(1), &steps(upto, &[])).expect("made"), None);
         conn.execute("INSERT INTO actor (name) VALUES ('ada')", []).expect("written");
         (layout, conn)

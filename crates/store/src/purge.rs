@@ -1,27 +1,41 @@
 //! Deletion: hidden at once with a tombstone, removed in small steps that survive a crash (R23).
 
-use rusqlite::OptionalExtension;
+use rusqlite::{Connection, OptionalExtension};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use turnstone_core::call_context::Context;
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::time::LogCursor;
+use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_core::turn::TurnOutcome;
 
 use crate::blob;
 use crate::error::{Result, StoreError};
-use crate::mutation::{EndTurn, TurnEnder};
+use crate::mutation::{EndTurn, TurnEnder, keep_unrevoked_share};
 use crate::payload::PreparedPayload;
 use crate::read::{load_session, parse_stored};
-use crate::row_num::SessionNum;
 use crate::store::Store;
+use crate::table_row_ids::SessionNum;
 use crate::tx::{EventDraft, Tx};
 
 /// Sessions hidden in one transaction.
-const HIDE_BATCH: usize = 200;
+const HIDE_BATCH: usize = 100;
 /// Sessions whose tombstone is written in one transaction.
 const TOMBSTONE_BATCH: usize = 40;
+
+/// The value of `purge.announced` once the rows are gone and only traces of them are left: in free pages, in the
+/// search index, in files and captures. A version that does not know it purges no rows and ends there.
+const ROWS_PURGED: i64 = 2;
+
+/// A session that is deleted and still leaves something on the disk.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PendingDeletion {
+    /// The deleted session.
+    pub session: SessionId,
+    /// When it was deleted.
+    pub time: EpochMillis,
+    num: SessionNum,
+}
 
 /// What a deletion took away.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -40,6 +54,8 @@ impl Store {
     ///
     /// [`StoreError::NoSession`]; then nothing was deleted.
     pub fn delete_session(&self, ctx: &Context, id: &SessionId) -> Result<DeletionReport> {
+        // Whatever ends this process, the next one that looks finishes the deletion.
+        crate::maintenance::clear_last_run(self.layout())?;
         let root = id.clone();
         let tree = self.write(ctx, move |tx| session_tree(tx, &root)).wait()?;
         // Deepest first, so that a crash in between never leaves a child without its parent.
@@ -58,11 +74,68 @@ impl Store {
 pub(crate) fn purge_deleted(store: &Store, ctx: &Context, steps: usize) -> Result<bool> {
     for _ in 0..steps {
         fail::fail_point!("store::purge_step");
-        if !store.write(ctx, purge_step).wait()? {
+        if !store.write(ctx, |tx| purge_step(tx, None)).wait()? {
             return Ok(true);
         }
     }
     Ok(false)
+}
+
+/// Sessions that are deleted and whose traces are not known to be gone, oldest deletion first.
+pub(crate) fn list_pending(conn: &Connection) -> Result<Vec<PendingDeletion>> {
+    let mut statement = conn.prepare_cached(
+        "SELECT purge.session, stream.id, purge.time FROM purge
+         JOIN stream ON stream.session = purge.session ORDER BY purge.time, purge.session",
+    )?;
+    let mut rows = statement.query([])?;
+    let mut found = Vec::new();
+    while let Some(row) = rows.next()? {
+        found.push(PendingDeletion {
+            num: row.get(0)?,
+            session: parse_stored(row.get(1)?)?,
+            time: EpochMillis(row.get(2)?),
+        });
+    }
+    Ok(found)
+}
+
+/// Removes the rows of these sessions, in short transactions.
+pub(crate) fn purge_sessions(
+    store: &Store,
+    ctx: &Context,
+    sessions: &[PendingDeletion],
+) -> Result<()> {
+    for PendingDeletion { num, .. } in sessions {
+        let num = *num;
+        loop {
+            fail::fail_point!("store::purge_step");
+            if !store.write(ctx, move |tx| purge_step(tx, Some(num))).wait()? {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Ends the deletion of these sessions: nothing of them is left.
+pub(crate) fn finish_sessions(
+    store: &Store,
+    ctx: &Context,
+    sessions: &[PendingDeletion],
+) -> Result<()> {
+    for batch in sessions.chunks(HIDE_BATCH) {
+        let nums: Vec<SessionNum> = batch.iter().map(|it| it.num).collect();
+        let finish = move |tx: &Tx<'_>| -> Result<()> {
+            for num in &nums {
+                tx.conn
+                    .prepare_cached("DELETE FROM purge WHERE session = ?1 AND announced = ?2")?
+                    .execute((num, ROWS_PURGED))?;
+            }
+            Ok(())
+        };
+        store.write(ctx, finish).wait()?;
+    }
+    Ok(())
 }
 
 // The statements below name these kinds by their codes, which never change.
@@ -115,6 +188,7 @@ fn session_tree(tx: &Tx<'_>, root: &SessionId) -> Result<Vec<(SessionNum, String
 fn hide_sessions(tx: &Tx<'_>, piece: &[(SessionNum, String)]) -> Result<()> {
     for (num, id) in piece {
         abort_open_turn(tx, *num, id)?;
+        keep_unrevoked_share(tx, *num, id)?;
         tx.conn.prepare_cached("UPDATE session SET hidden = 1 WHERE num = ?1")?.execute([num])?;
         tx.conn
             .prepare_cached("INSERT OR IGNORE INTO purge (session, time) VALUES (?1, ?2)")?
@@ -153,6 +227,8 @@ fn write_tombstones(tx: &Tx<'_>, limit: usize) -> Result<bool> {
         let tombstone = json!({
             "id": gone.id, "projectID": gone.project, "directory": gone.directory,
             "parentID": gone.parent,
+            // Names the copies of the original when that is deleted, too.
+            "originID": gone.origin.map(|origin| origin.session),
         });
         let draft = EventDraft::new(Some(*num), EventKind::SessionDeleted, Some(num.0));
         tx.append(&draft.payload(PreparedPayload::new(&tombstone)?))?;
@@ -166,15 +242,18 @@ fn write_tombstones(tx: &Tx<'_>, limit: usize) -> Result<bool> {
     Ok(nums.len() == limit)
 }
 
-/// Takes one bounded step; returns false when nothing is left to do.
-fn purge_step(tx: &Tx<'_>) -> Result<bool> {
+/// Takes one bounded step, for any session or for this one; returns false when nothing is left to do.
+fn purge_step(tx: &Tx<'_>, only: Option<SessionNum>) -> Result<bool> {
     if write_tombstones(tx, TOMBSTONE_BATCH)? {
         return Ok(true);
     }
     let next: Option<i64> = tx
         .conn
-        .prepare_cached("SELECT session FROM purge ORDER BY session LIMIT 1")?
-        .query_row([], |row| row.get(0))
+        .prepare_cached(
+            "SELECT session FROM purge
+             WHERE announced < ?1 AND (?2 IS NULL OR session = ?2) ORDER BY session LIMIT 1",
+        )?
+        .query_row((ROWS_PURGED, only), |row| row.get(0))
         .optional()?;
     let Some(session) = next else { return Ok(false) };
     for sql in PURGE_STATEMENTS {
@@ -190,7 +269,9 @@ fn purge_step(tx: &Tx<'_>) -> Result<bool> {
     if gone > 0 {
         return Ok(true);
     }
-    tx.conn.prepare_cached("DELETE FROM purge WHERE session = ?1")?.execute([session])?;
+    tx.conn
+        .prepare_cached("UPDATE purge SET announced = ?2 WHERE session = ?1")?
+        .execute((session, ROWS_PURGED))?;
     Ok(true)
 }
 

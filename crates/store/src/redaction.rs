@@ -1,4 +1,4 @@
-//! Redaction: words are taken out of everything the ledger holds, and nothing else is changed (R20).
+//! Redaction: words are taken out of everything the database holds, and nothing else is changed (R20).
 //!
 //! Letters become stars, one for each byte, so that places in streamed text stay where they are. Events
 //! keep their numbers and get new sums; long values get new names. Every step finds what is left, so
@@ -12,15 +12,17 @@ use turnstone_core::time::LogCursor;
 
 use crate::blob::{self, BlobHash};
 use crate::checksum::{self, EventRow};
-use crate::connection;
-use crate::error::{Result, StoreError};
+use crate::deletion_traces;
+use crate::error::Result;
 use crate::payload::parse_refs;
-use crate::row_num::{ChunkNum, PartNum};
 use crate::store::Store;
+use crate::table_row_ids::{ChunkNum, PartNum};
 use crate::tx::Tx;
 
 /// Rows looked at before the next look.
 const PAGE: i64 = 500;
+/// How the route ends that answers with the content of a file, in the key of a stored answer.
+const FILE_READ_ENDING: &str = "/file/read";
 /// Events of one value that change in one transaction.
 const AT_ONCE: i64 = 50;
 
@@ -33,9 +35,11 @@ pub struct RedactionReport {
     pub texts: usize,
     /// Long values that had.
     pub values: usize,
+    /// Answers, kept for callers who repeat themselves, that had, or that hold a file as it was read.
+    pub answers: usize,
 }
 
-/// Words to be taken out, in every form in which the ledger writes them.
+/// Words to be taken out, in every form in which the database stores them.
 #[derive(Clone, Debug, Default)]
 struct RedactionTerms {
     plain: Vec<String>,
@@ -98,8 +102,12 @@ pub(crate) fn redact(
     dry_run: bool,
 ) -> Result<RedactionReport> {
     let words = RedactionTerms::new(words);
-    let mut done = RedactionReport::default();
+    let answers = redact_answers(store, ctx, &words, dry_run)?;
+    let mut done = RedactionReport { answers, ..RedactionReport::default() };
     if words.plain.is_empty() {
+        if done.answers > 0 && !dry_run {
+            deletion_traces::rewrite_database(store)?;
+        }
         return Ok(done);
     }
     done.values = redact_blobs(store, ctx, &words, dry_run)?;
@@ -111,25 +119,11 @@ pub(crate) fn redact(
     done.events = redact_events(store, ctx, &words, dry_run)?;
     fail::fail_point!("store::redacted_events");
     if !dry_run {
-        store.write(ctx, move |tx| redact_titles_and_results(tx, &words)).wait()?;
-        store.search_index().rebuild(ctx)?;
-        vacuum_and_truncate(store)?;
+        store.write(ctx, move |tx| redact_titles(tx, &words)).wait()?;
+        store.session_search().rebuild(ctx)?;
+        deletion_traces::rewrite_database(store)?;
     }
     Ok(done)
-}
-
-/// Rewrites the file, so that no page holds what was removed, and truncates the log.
-fn vacuum_and_truncate(store: &Store) -> Result<()> {
-    store.submit_maintenance(|conn| conn.execute_batch("VACUUM")).wait()?;
-    store.submit_maintenance(connection::truncate_wal).wait()?;
-    if connection::wal_len(&store.layout().database()) > 0 {
-        let file = store.layout().database();
-        return Err(StoreError::Database {
-            file,
-            reason: "somebody reads the ledger; try again when they have ended".to_owned(),
-        });
-    }
-    Ok(())
 }
 
 fn redact_blobs(
@@ -327,8 +321,42 @@ fn replace_blob(tx: &Tx<'_>, old: &BlobHash, clean: &str) -> Result<bool> {
     Ok(true)
 }
 
-/// Titles, and answers that were kept for callers who repeat themselves.
-fn redact_titles_and_results(tx: &Tx<'_>, words: &RedactionTerms) -> Result<()> {
+/// Removes the answers that hold a word, and all that hold a file: what a file held when it was read may be in
+/// no capture. Returns how many there are.
+fn redact_answers(
+    store: &Store,
+    ctx: &Context,
+    words: &RedactionTerms,
+    dry_run: bool,
+) -> Result<usize> {
+    let doomed: Vec<(i64, String)> = store.read(ctx, |r| {
+        let mut statement = r.conn.prepare_cached("SELECT actor, key, result FROM idempotency")?;
+        let mut rows = statement.query([])?;
+        let mut doomed = Vec::new();
+        while let Some(row) = rows.next()? {
+            let (key, result): (String, String) = (row.get(1)?, row.get(2)?);
+            let path = key.split('\t').next().unwrap_or_default();
+            if path.ends_with(FILE_READ_ENDING) || words.redact_json(&result).is_some() {
+                doomed.push((row.get(0)?, key));
+            }
+        }
+        Ok(doomed)
+    })?;
+    let count = doomed.len();
+    if count > 0 && !dry_run {
+        let remove = move |tx: &Tx<'_>| {
+            let mut statement =
+                tx.conn.prepare_cached("DELETE FROM idempotency WHERE actor = ?1 AND key = ?2")?;
+            doomed.iter().try_for_each(|(actor, key)| statement.execute((actor, key)).map(drop))?;
+            Ok(())
+        };
+        store.write(ctx, remove).wait()?;
+    }
+    Ok(count)
+}
+
+/// The titles of sessions.
+fn redact_titles(tx: &Tx<'_>, words: &RedactionTerms) -> Result<()> {
     let titles: Vec<(i64, String)> = tx
         .conn
         .prepare_cached("SELECT num, title FROM session")?
@@ -339,18 +367,6 @@ fn redact_titles_and_results(tx: &Tx<'_>, words: &RedactionTerms) -> Result<()> 
             tx.conn
                 .prepare_cached("UPDATE session SET title = ?2 WHERE num = ?1")?
                 .execute((num, clean))?;
-        }
-    }
-    let kept: Vec<(i64, String, String)> = tx
-        .conn
-        .prepare_cached("SELECT actor, key, result FROM idempotency")?
-        .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))?
-        .collect::<rusqlite::Result<_>>()?;
-    for (actor, key, result) in kept {
-        if words.redact_json(&result).is_some() {
-            tx.conn
-                .prepare_cached("DELETE FROM idempotency WHERE actor = ?1 AND key = ?2")?
-                .execute((actor, key))?;
         }
     }
     Ok(())

@@ -13,9 +13,10 @@ pub(crate) const APPLICATION_ID: i64 = 0x5455_524E;
 
 /// All steps, oldest first.
 pub(crate) const MIGRATIONS: &[Migration] = &[
-    Migration { version: 1, sql: LEDGER },
+    Migration { version: 1, sql: FIRST_TABLES },
     Migration { version: 2, sql: SEARCH },
     Migration { version: 3, sql: HISTORY },
+    Migration { version: 4, sql: CREATION_ORDER },
 ];
 
 /// The log and the projections.
@@ -23,7 +24,7 @@ pub(crate) const MIGRATIONS: &[Migration] = &[
 /// `event` is the truth. A payload is stored there once; projection rows index it and point to the
 /// event that carries the entity's newest image. A row's `num` is the cursor of the event that first
 /// named it, so a rebuild gives the same numbers, and `num` order is the order of the stream.
-const LEDGER: &str = "
+const FIRST_TABLES: &str = "
 CREATE TABLE actor (num INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE) STRICT;
 CREATE TABLE event_kind (code INTEGER PRIMARY KEY, name TEXT NOT NULL) STRICT;
 
@@ -294,6 +295,11 @@ CREATE TABLE head (
   message TEXT NOT NULL,
   part TEXT
 ) STRICT;
+";
+
+/// The order of the lists that go by creation: a page reads its own rows.
+const CREATION_ORDER: &str = "
+CREATE INDEX session_created ON session (created DESC, id) WHERE hidden = 0;
 ";
 
 /// The projection tables, in the order in which they can be emptied.

@@ -1,35 +1,29 @@
 //! The store as a whole: opened once per process, shared by reference.
 
 use std::fs::File;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use rusqlite::Connection;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use turnstone_core::call_context::Context;
 use turnstone_core::time::{EpochMillis, LogCursor};
 
 use crate::blob::BlobDir;
 use crate::commit_watch::CommitWatch;
 use crate::connection::{self, ConnectionPurpose};
-use crate::data_layout::{DataLayout, open_private_file};
+use crate::data_layout::DataLayout;
+use crate::database_open::{self, OpenedDatabase};
 use crate::error::{DatabaseOpenError, Result, StoreError};
+use crate::full_disk::{self, ReadConnection};
 use crate::idempotency::IdempotencyKeys;
 use crate::lease_owner::SessionLeases;
 use crate::lease_owner::{self, OwnerRegistration};
 use crate::maintenance::DatabaseMaintenance;
-use crate::migration::{self, SchemaCompatibility};
 use crate::read::{LogTail, ReadTx};
-use crate::rebuild;
-use crate::schema::MIGRATIONS;
-use crate::search::SearchIndex;
+use crate::search::SessionSearch;
 use crate::turn_recovery::{self, TurnRecoveryReport};
 use crate::tx::Tx;
 use crate::writer::{WriterHandle, WriterStats};
 use crate::writer_job::PendingWrite;
-
-/// The smallest page, and so the smallest file, SQLite knows.
-const SMALLEST_PAGE: u64 = 512;
 
 /// How to open a store.
 #[derive(Clone, Debug)]
@@ -59,15 +53,30 @@ pub struct Store {
     layout: DataLayout,
     blobs: BlobDir,
     watch: CommitWatch,
-    mode: StoreAccess,
+    access: StoreAccess,
     readers: Mutex<Vec<Connection>>,
     recovered: TurnRecoveryReport,
 }
 
 /// Whether this process may write.
 enum StoreAccess {
-    Write { writer: WriterHandle, owner: OwnerRegistration },
-    ReadOnly { reason: String },
+    Write(WriteAccess),
+    /// The disk was full when the store was opened; the first access that finds room opens it.
+    Full {
+        now: EpochMillis,
+        opened: OnceLock<WriteAccess>,
+        /// Held while one thread tries to open it.
+        opening: Mutex<()>,
+    },
+    ReadOnly {
+        reason: String,
+    },
+}
+
+/// What writing needs.
+struct WriteAccess {
+    writer: WriterHandle,
+    owner: OwnerRegistration,
 }
 
 impl Store {
@@ -81,8 +90,8 @@ impl Store {
     /// Searches sessions, and keeps the index of the search up to date.
     #[inline]
     #[must_use]
-    pub const fn search_index(&self) -> SearchIndex<'_> {
-        SearchIndex { store: self }
+    pub const fn session_search(&self) -> SessionSearch<'_> {
+        SessionSearch { store: self }
     }
 
     /// Takes, releases and examines the leases of sessions for this process.
@@ -102,56 +111,92 @@ impl Store {
     /// Opens the store: makes or upgrades the file, checks its settings, recovers what a dead
     /// process left. A file written by a newer version is opened for reading only.
     ///
+    /// On a full disk a store that exists can be read. Writes fail with [`StoreError::Full`] until
+    /// there is room.
+    ///
     /// # Errors
     ///
     /// See [`DatabaseOpenError`]; each names the file and has a remedy.
     pub fn open(options: &Options) -> Result<Self, DatabaseOpenError> {
-        let layout = options.layout.clone();
+        let (layout, now) = (options.layout.clone(), options.now);
         layout.create()?;
         if !options.allow_network {
             crate::network_fs::reject_network_fs(layout.root())?;
         }
-        let path = layout.database();
-        let guard = acquire_open_lock(&layout)?;
         let blobs = BlobDir::new(layout.blobs());
         let watch = CommitWatch::new(layout.locks().join("wake"), options.safety_tick);
-        if let SchemaCompatibility::Newer(version) = inspect_file(&path)? {
-            let reason = format!("it was written by a newer version (schema {version})");
-            let mode = StoreAccess::ReadOnly { reason };
-            let (readers, recovered) = (Mutex::default(), TurnRecoveryReport::default());
-            return Ok(Self { layout, blobs, watch, mode, readers, recovered });
-        }
-        open_private_file(&path).map_err(|e| unusable_file_error(&path, &e))?;
-        let conn = connection::open(&path, ConnectionPurpose::Write)?;
-        migration::upgrade(&conn, &layout, options.now, MIGRATIONS)?;
-        check_after_poison(&conn, &layout)?;
-        rebuild::finish_pending(&conn, &mut |_| {}).map_err(DatabaseOpenError::Rebuild)?;
-        let housekeeping = || -> Result<OwnerRegistration> {
-            crate::data_layout::sync_dir(layout.root())?;
-            lease_owner::remove_dead_owner_files(&layout, options.now)?;
-            blobs.remove_stale_temp_files()?;
-            OwnerRegistration::register(&layout)
+        let opened = database_open::acquire_open_lock(&layout)
+            .and_then(|lock| database_open::open_for_writing(&layout, &blobs, now, lock));
+        let access = match opened {
+            Ok(OpenedDatabase::Writable { conn, owner }) => {
+                StoreAccess::Write(WriteAccess::start(conn, owner, &layout, &blobs, &watch)?)
+            }
+            Ok(OpenedDatabase::Newer(version)) => StoreAccess::ReadOnly {
+                reason: format!("it was written by a newer version (schema {version})"),
+            },
+            Err(error) if error.is_full() && full_disk::is_readable(&layout, now) => {
+                tracing::warn!("{error}: it can be read, not written");
+                StoreAccess::Full { now, opened: OnceLock::new(), opening: Mutex::default() }
+            }
+            Err(error) => return Err(error),
         };
-        let owner = housekeeping().map_err(|e| DatabaseOpenError::Directory {
-            path: layout.root().to_path_buf(),
-            reason: e.to_string(),
-        })?;
-        drop(guard);
-        let marker = poison_marker(&layout);
-        let writer = WriterHandle::start(conn, blobs.clone(), path, marker, watch.clone())
-            .map_err(|e| DatabaseOpenError::Directory {
-                path: layout.root().to_path_buf(),
-                reason: e.to_string(),
-            })?;
-        let mode = StoreAccess::Write { writer, owner };
         let (readers, recovered) = (Mutex::default(), TurnRecoveryReport::default());
-        let mut store = Self { layout, blobs, watch, mode, readers, recovered };
+        let mut store = Self { layout, blobs, watch, access, readers, recovered };
         if options.recover_turns {
-            let ctx = Context::system(options.now);
-            store.recovered =
-                turn_recovery::recover_turns(&store, &ctx).map_err(DatabaseOpenError::Recovery)?;
+            let ctx = Context::system(now);
+            store.recovered = match turn_recovery::recover_turns(&store, &ctx) {
+                // What is stored can be read all the same; the next recovery tries again.
+                Err(error @ StoreError::Full { .. }) => {
+                    tracing::warn!("the turns of dead processes cannot be ended yet: {error}");
+                    TurnRecoveryReport::default()
+                }
+                recovered => recovered.map_err(DatabaseOpenError::Recovery)?,
+            };
         }
         Ok(store)
+    }
+
+    /// What writing needs, if this process has it already.
+    fn current_access(&self) -> Option<&WriteAccess> {
+        match &self.access {
+            StoreAccess::Write(access) => Some(access),
+            StoreAccess::Full { opened, .. } => opened.get(),
+            StoreAccess::ReadOnly { .. } => None,
+        }
+    }
+
+    /// What writing needs. A store that was opened on a full disk is opened for writing as soon as
+    /// there is room.
+    fn write_access(&self) -> Result<&WriteAccess> {
+        if let Some(access) = self.current_access() {
+            return Ok(access);
+        }
+        let file = self.layout.database();
+        match &self.access {
+            StoreAccess::ReadOnly { reason } => {
+                Err(StoreError::ReadOnly { file, reason: reason.clone() })
+            }
+            StoreAccess::Write(_) | StoreAccess::Full { .. } => {
+                self.open_for_writing()?.ok_or(StoreError::Full { file })
+            }
+        }
+    }
+
+    /// Tries to open for writing what was opened on a full disk.
+    fn open_for_writing(&self) -> Result<Option<&WriteAccess>> {
+        let StoreAccess::Full { now, opened, opening } = &self.access else { return Ok(None) };
+        let _one_at_a_time = opening.lock().unwrap_or_else(PoisonError::into_inner);
+        if opened.get().is_some() {
+            return Ok(opened.get());
+        }
+        // Another process opens it, or reads it without shared memory: the next write tries again.
+        let Some(lock) = database_open::try_acquire_open_lock(&self.layout)? else {
+            return Ok(None);
+        };
+        let found = database_open::open_for_writing(&self.layout, &self.blobs, *now, lock)?;
+        let OpenedDatabase::Writable { conn, owner } = found else { return Ok(None) };
+        let access = WriteAccess::start(conn, owner, &self.layout, &self.blobs, &self.watch)?;
+        Ok(Some(opened.get_or_init(|| access)))
     }
 
     /// What recovery ended when the store was opened.
@@ -177,12 +222,9 @@ impl Store {
         T: Send + 'static,
         F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
     {
-        match &self.mode {
-            StoreAccess::Write { writer, .. } => writer.submit(ctx, run),
-            StoreAccess::ReadOnly { reason } => PendingWrite::failed(StoreError::ReadOnly {
-                file: self.layout.database(),
-                reason: reason.clone(),
-            }),
+        match self.write_access() {
+            Ok(access) => access.writer.submit(ctx, run),
+            Err(error) => PendingWrite::failed(error),
         }
     }
 
@@ -192,35 +234,10 @@ impl Store {
         T: Send + 'static,
         F: FnOnce(&mut Connection) -> rusqlite::Result<T> + Send + 'static,
     {
-        match &self.mode {
-            StoreAccess::Write { writer, .. } => writer.submit_maintenance(run),
-            StoreAccess::ReadOnly { reason } => PendingWrite::failed(StoreError::ReadOnly {
-                file: self.layout.database(),
-                reason: reason.clone(),
-            }),
+        match self.write_access() {
+            Ok(access) => access.writer.submit_maintenance(run),
+            Err(error) => PendingWrite::failed(error),
         }
-    }
-
-    /// Like [`Store::write`], but a repeat with the same idempotency key gets the first result.
-    ///
-    /// # Errors
-    ///
-    /// What the mutation answers; errors are not remembered.
-    pub fn write_once<T, F>(&self, ctx: &Context, mut run: F) -> PendingWrite<T>
-    where
-        T: Serialize + DeserializeOwned + Send + 'static,
-        F: FnMut(&Tx<'_>) -> Result<T> + Send + 'static,
-    {
-        let key = ctx.idempotency_key.clone();
-        self.write(ctx, move |tx| {
-            let Some(key) = &key else { return run(tx) };
-            if let Some(result) = crate::idempotency::find_result(tx, key)? {
-                return Ok(serde_json::from_str(&result)?);
-            }
-            let value = run(tx)?;
-            crate::idempotency::store_result(tx, key, &serde_json::to_string(&value)?)?;
-            Ok(value)
-        })
     }
 
     /// Reads from one consistent view, in which no turn of a dead process runs (R45).
@@ -229,13 +246,18 @@ impl Store {
     ///
     /// What `read` answers.
     pub fn read<T>(&self, ctx: &Context, read: impl FnOnce(&ReadTx<'_>) -> Result<T>) -> Result<T> {
-        let mut conn = self.begin_read(ctx)?;
-        if turn_recovery::has_dead_turns(self, ctx, &ReadTx { conn: &conn, blobs: &self.blobs }) {
-            self.end_read(conn);
-            turn_recovery::end_dead_turns(self, ctx);
-            conn = self.begin_read(ctx)?;
+        if self.current_access().is_none() && matches!(self.access, StoreAccess::Full { .. }) {
+            // Before a view is open: without shared memory it would be in the way.
+            drop(self.open_for_writing());
         }
-        self.finish_read(conn, read)
+        let mut reader = self.begin_read(ctx)?;
+        let view = ReadTx { conn: &reader.conn, blobs: &self.blobs };
+        if turn_recovery::has_dead_turns(self, ctx, &view) {
+            self.end_read(reader);
+            turn_recovery::end_dead_turns(self, ctx);
+            reader = self.begin_read(ctx)?;
+        }
+        self.finish_read(reader, read)
     }
 
     /// Reads what is stored, without recovery first: for recovery itself.
@@ -244,44 +266,50 @@ impl Store {
         ctx: &Context,
         read: impl FnOnce(&ReadTx<'_>) -> Result<T>,
     ) -> Result<T> {
-        let conn = self.begin_read(ctx)?;
-        self.finish_read(conn, read)
+        let reader = self.begin_read(ctx)?;
+        self.finish_read(reader, read)
     }
 
-    fn begin_read(&self, ctx: &Context) -> Result<Connection> {
-        let conn = self.reader_connection()?;
-        let begun = conn.execute_batch("BEGIN").map_err(StoreError::from);
+    fn begin_read(&self, ctx: &Context) -> Result<ReadConnection> {
+        let reader = self.reader_connection(ctx.now)?;
+        let begun = reader.conn.execute_batch("BEGIN").map_err(StoreError::from);
         begun.map_err(|e| e.with_file(&self.layout.database()))?;
         tracing::trace!(actor = ctx.actor.as_str(), request = ctx.request, "read");
-        Ok(conn)
+        Ok(reader)
     }
 
     fn finish_read<T>(
         &self,
-        conn: Connection,
+        reader: ReadConnection,
         read: impl FnOnce(&ReadTx<'_>) -> Result<T>,
     ) -> Result<T> {
-        let result = read(&ReadTx { conn: &conn, blobs: &self.blobs });
-        self.end_read(conn);
+        let result = read(&ReadTx { conn: &reader.conn, blobs: &self.blobs });
+        self.end_read(reader);
         result.map_err(|e| e.with_file(&self.layout.database()))
     }
 
     /// Ends a view; a connection that cannot is not used again.
-    fn end_read(&self, conn: Connection) {
-        if conn.execute_batch("COMMIT").is_ok() {
+    fn end_read(&self, reader: ReadConnection) {
+        let is_ended = reader.conn.execute_batch("COMMIT").is_ok();
+        if let Some(conn) = reader.into_reusable().filter(|_| is_ended) {
             self.readers.lock().unwrap_or_else(PoisonError::into_inner).push(conn);
         }
     }
 
-    fn reader_connection(&self) -> Result<Connection> {
+    fn reader_connection(&self, now: EpochMillis) -> Result<ReadConnection> {
         let idle = self.readers.lock().unwrap_or_else(PoisonError::into_inner).pop();
         if let Some(conn) = idle {
-            return Ok(conn);
+            return Ok(ReadConnection::shared(conn));
         }
         let path = self.layout.database();
-        let opened = match &self.mode {
-            StoreAccess::Write { .. } => connection::open(&path, ConnectionPurpose::Read),
-            StoreAccess::ReadOnly { .. } => connection::open_read_only(&path),
+        let opened = match (&self.access, self.current_access()) {
+            (StoreAccess::ReadOnly { .. }, _) => {
+                connection::open_read_only(&path).map(ReadConnection::shared)
+            }
+            (_, Some(_)) => {
+                connection::open(&path, ConnectionPurpose::Read).map(ReadConnection::shared)
+            }
+            (_, None) => full_disk::open_for_reading(&self.layout, now),
         };
         opened.map_err(|e| StoreError::Database { file: path, reason: e.to_string() })
     }
@@ -311,8 +339,8 @@ impl Store {
     /// Why the store is open for reading only, if it is.
     #[must_use]
     pub fn read_only_reason(&self) -> Option<&str> {
-        match &self.mode {
-            StoreAccess::Write { .. } => None,
+        match &self.access {
+            StoreAccess::Write(_) | StoreAccess::Full { .. } => None,
             StoreAccess::ReadOnly { reason } => Some(reason),
         }
     }
@@ -320,27 +348,24 @@ impl Store {
     /// Figures of the writer.
     #[must_use]
     pub fn writer_stats(&self) -> Option<&WriterStats> {
-        match &self.mode {
-            StoreAccess::Write { writer, .. } => Some(&writer.stats),
-            StoreAccess::ReadOnly { .. } => None,
-        }
+        self.current_access().map(|access| &*access.writer.stats)
     }
 
     pub(crate) fn owner(&self) -> Result<&OwnerRegistration> {
-        match &self.mode {
-            StoreAccess::Write { owner, .. } => Ok(owner),
-            StoreAccess::ReadOnly { reason } => {
-                Err(StoreError::ReadOnly { file: self.layout.database(), reason: reason.clone() })
-            }
-        }
+        Ok(&self.write_access()?.owner)
+    }
+
+    /// This process as an owner of leases, if it can be one at the moment.
+    pub(crate) fn current_owner(&self) -> Option<&OwnerRegistration> {
+        self.current_access().map(|access| &access.owner)
     }
 
     /// Takes the open lock if no other process has the store open; nobody can open it until the
     /// lock is dropped.
     pub(crate) fn lock_exclusively(&self, now: EpochMillis) -> Result<File> {
         let own = self.leases().owner_id()?;
-        let lock = acquire_open_lock(&self.layout)?;
-        let by = lease_owner::other_live_owners(&self.layout, own, now)?;
+        let lock = database_open::acquire_open_lock(&self.layout)?;
+        let by = lease_owner::describe_other_owners(&self.layout, own, now)?;
         if by.is_empty() {
             return Ok(lock);
         }
@@ -348,88 +373,16 @@ impl Store {
     }
 }
 
-/// Looks at a file before anything is set on it: a foreign or newer one must stay as it is.
-fn inspect_file(path: &std::path::Path) -> Result<SchemaCompatibility, DatabaseOpenError> {
-    let found = match fs_err::metadata(path) {
-        Ok(found) => found,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => {
-            return Ok(SchemaCompatibility::Empty);
-        }
-        Err(e) => return Err(unusable_file_error(path, &e)),
-    };
-    if !found.is_file() {
-        return Err(DatabaseOpenError::Foreign { path: path.to_path_buf() });
+impl WriteAccess {
+    fn start(
+        conn: Connection,
+        owner: OwnerRegistration,
+        layout: &DataLayout,
+        blobs: &BlobDir,
+        watch: &CommitWatch,
+    ) -> Result<Self, DatabaseOpenError> {
+        let writer = WriterHandle::start(conn, blobs.clone(), layout.clone(), watch.clone())
+            .map_err(|e| DatabaseOpenError::from_io(&e, layout.root()))?;
+        Ok(Self { writer, owner })
     }
-    if found.len() == 0 {
-        return Ok(SchemaCompatibility::Empty);
-    }
-    // SQLite would take so short a file for an empty one and write over it.
-    if found.len() < SMALLEST_PAGE {
-        let reason = "it is too short to be a database".to_owned();
-        return Err(DatabaseOpenError::Corrupt { path: path.to_path_buf(), reason });
-    }
-    let looked = connection::open_read_only(path)
-        .and_then(|conn| migration::check_schema_compatibility(&conn, path));
-    match looked {
-        // A power cut in the very first moments leaves a journal that only a writer may roll back.
-        Err(DatabaseOpenError::ReadOnly { .. }) if is_interrupted_creation(path) => {
-            Ok(SchemaCompatibility::Empty)
-        }
-        looked => looked,
-    }
-}
-
-/// True for a file of at most two pages with a rollback journal next to it: one of ours, interrupted
-/// before it was switched to write-ahead logging, which is the first thing done to it.
-fn is_interrupted_creation(path: &std::path::Path) -> bool {
-    let mut journal = path.as_os_str().to_owned();
-    journal.push("-journal");
-    let small = fs_err::metadata(path).is_ok_and(|m| m.len() <= 8192);
-    small && std::path::Path::new(&journal).exists()
-}
-
-/// Why a file that should be ours cannot be opened for writing.
-fn unusable_file_error(path: &std::path::Path, error: &std::io::Error) -> DatabaseOpenError {
-    use std::io::ErrorKind as Kind;
-    let (path, reason) = (path.to_path_buf(), error.to_string());
-    if matches!(error.kind(), Kind::PermissionDenied | Kind::ReadOnlyFilesystem) {
-        DatabaseOpenError::ReadOnly { path, reason }
-    } else if matches!(error.kind(), Kind::StorageFull | Kind::QuotaExceeded) {
-        DatabaseOpenError::Full { path }
-    } else {
-        DatabaseOpenError::Directory { path, reason }
-    }
-}
-
-/// One process at a time opens, upgrades and sweeps.
-fn acquire_open_lock(layout: &DataLayout) -> Result<File, DatabaseOpenError> {
-    let path = layout.locks().join("open");
-    let fail = |e: std::io::Error| DatabaseOpenError::Directory {
-        path: path.clone(),
-        reason: e.to_string(),
-    };
-    let file = open_private_file(&path).map_err(fail)?;
-    file.lock().map_err(fail)?;
-    Ok(file)
-}
-
-fn poison_marker(layout: &DataLayout) -> std::path::PathBuf {
-    layout.locks().join("poisoned")
-}
-
-/// After a failed write nobody knows what is on disk until it was checked (R22).
-fn check_after_poison(conn: &Connection, layout: &DataLayout) -> Result<(), DatabaseOpenError> {
-    let marker = poison_marker(layout);
-    if !marker.exists() {
-        return Ok(());
-    }
-    let path = layout.database();
-    let verdict: String = conn
-        .query_row("PRAGMA quick_check", [], |row| row.get(0))
-        .map_err(|e| DatabaseOpenError::from_sqlite(&e, &path))?;
-    if verdict != "ok" {
-        return Err(DatabaseOpenError::Corrupt { path, reason: verdict });
-    }
-    fs_err::remove_file(&marker)
-        .map_err(|e| DatabaseOpenError::Directory { path: marker, reason: e.to_string() })
 }

@@ -8,8 +8,8 @@ use crate::error::Result;
 use crate::lease_owner::is_alive;
 use crate::mutation::{EndTurn, TurnEnder};
 use crate::read::{ReadTx, parse_stored};
-use crate::row_num::SessionNum;
 use crate::store::Store;
+use crate::table_row_ids::SessionNum;
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +45,7 @@ pub(crate) fn recover_turns(store: &Store, ctx: &Context) -> Result<TurnRecovery
 /// runs a turn. What cannot be found out is left to recovery, which says why.
 pub(crate) fn has_dead_turns(store: &Store, ctx: &Context, reader: &ReadTx<'_>) -> bool {
     // Who may not write cannot end a turn either.
-    let Ok(own) = store.leases().owner_id() else { return false };
+    let Some(own) = store.current_owner().map(|owner| &owner.id) else { return false };
     let Ok(running) = reader.turns().running() else { return false };
     let mut owners: Vec<_> = running.into_iter().map(|(_, _, owner)| owner).collect();
     owners.dedup();

@@ -17,7 +17,6 @@ use crate::error::{Result, StoreError};
 use crate::event_append::AssignedSeq;
 use crate::lease_owner::LeaseMutations;
 use crate::mutation::ChangeSetMutations;
-use crate::mutation::ExpiryMutations;
 use crate::mutation::MessageMutations;
 use crate::mutation::OperationMutations;
 use crate::mutation::ProjectMutations;
@@ -27,8 +26,9 @@ use crate::mutation::SessionMutations;
 use crate::mutation::ShareMutations;
 use crate::mutation::SyncMutations;
 use crate::mutation::TurnMutations;
+use crate::mutation::UndoExpiryMutations;
 use crate::payload::PreparedPayload;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 /// The limits of one transaction (R23).
 const MAX_ROWS: u64 = 500;
@@ -217,8 +217,8 @@ impl<'a> Tx<'a> {
     /// Records which undo data expired.
     #[inline]
     #[must_use]
-    pub const fn expiry(&self) -> ExpiryMutations<'_> {
-        ExpiryMutations { tx: self }
+    pub const fn undo_expiry(&self) -> UndoExpiryMutations<'_> {
+        UndoExpiryMutations { tx: self }
     }
 
     /// Writes how sessions are shared.

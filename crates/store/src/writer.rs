@@ -21,7 +21,9 @@ use turnstone_core::call_context::Context;
 use crate::blob::BlobDir;
 use crate::commit_watch::CommitWatch;
 use crate::connection::{self, WAL_LIMIT};
-use crate::error::{Result, StoreError, classify_sqlite_error};
+use crate::data_layout::DataLayout;
+use crate::database_open::{self, poison_marker};
+use crate::error::{DatabaseOpenError, Result, StoreError, classify_sqlite_error};
 use crate::tx::{CommitGroup, Tx};
 use crate::writer_job::{MutationJob, PendingWrite, QueuedMaintenance, QueuedMutation, WriterJob};
 
@@ -83,10 +85,29 @@ struct WriterThread {
     file: PathBuf,
     watch: CommitWatch,
     stats: Arc<WriterStats>,
-    poison: Option<String>,
-    marker: PathBuf,
+    poison: Option<WriterPoison>,
+    layout: DataLayout,
     /// Actor numbers that are committed.
     actors: HashMap<String, i64>,
+}
+
+/// Why nothing is written.
+#[derive(Clone)]
+enum WriterPoison {
+    /// A write to disk failed; the next job checks and reopens the database.
+    FailedWrite(String),
+    /// The check found damage: reopening does not help.
+    Damage(String),
+}
+
+impl WriterPoison {
+    fn to_error(&self, file: &Path) -> StoreError {
+        let file = file.to_path_buf();
+        match self.clone() {
+            Self::FailedWrite(reason) => StoreError::Poisoned { file, reason },
+            Self::Damage(reason) => StoreError::Corrupt { file, reason },
+        }
+    }
 }
 
 /// Whether a member's changes can be distinguished from the others'.
@@ -107,10 +128,10 @@ impl WriterHandle {
     pub(crate) fn start(
         conn: Connection,
         blobs: BlobDir,
-        file: PathBuf,
-        marker: PathBuf,
+        layout: DataLayout,
         watch: CommitWatch,
     ) -> std::io::Result<Self> {
+        let file = layout.database();
         let (queue, jobs) = channel::<WriterJob>();
         let stats = Arc::new(WriterStats::default());
         let bench = WriterThread {
@@ -120,7 +141,7 @@ impl WriterHandle {
             watch,
             stats: Arc::clone(&stats),
             poison: None,
-            marker,
+            layout,
             actors: HashMap::new(),
         };
         let thread = std::thread::Builder::new()
@@ -177,9 +198,8 @@ impl WriterThread {
     fn run_jobs(mut self, jobs: &Receiver<WriterJob>) {
         let mut carried: Option<WriterJob> = None;
         while let Some(first) = carried.take().or_else(|| next_job(jobs)) {
-            let poison = self.poison.clone();
-            let poisoned =
-                poison.map(|reason| StoreError::Poisoned { file: self.file.clone(), reason });
+            self.try_reopen();
+            let poisoned = self.poison.as_ref().map(|poison| poison.to_error(&self.file));
             match (first, poisoned) {
                 (WriterJob::Mutation(work), Some(error)) => work.answer(Err(error)),
                 (WriterJob::Maintenance(job), Some(error)) => job.refuse(error),
@@ -190,6 +210,26 @@ impl WriterThread {
                     }
                 }
             }
+        }
+    }
+
+    /// After a failed write: opens the database again, if the disk takes writes and the check finds no
+    /// damage.
+    fn try_reopen(&mut self) {
+        if !matches!(self.poison, Some(WriterPoison::FailedWrite(_))) {
+            return;
+        }
+        match database_open::reopen_after_failed_write(&self.layout) {
+            Ok(conn) => {
+                tracing::info!("{} was checked and reopened", self.file.display());
+                self.conn = conn;
+                self.actors.clear();
+                self.poison = None;
+            }
+            Err(DatabaseOpenError::Corrupt { reason, .. }) => {
+                self.poison = Some(WriterPoison::Damage(reason));
+            }
+            Err(error) => tracing::warn!("the database cannot be reopened yet: {error}"),
         }
     }
 
@@ -346,7 +386,7 @@ impl WriterThread {
 
     fn commit_group(&mut self, done: GroupResults, group: CommitGroup) {
         fail::fail_point!("store::before_commit");
-        if let Err(error) = self.execute("COMMIT") {
+        if let Err(error) = self.execute_commit() {
             let answer = self.after_failed_commit(&error);
             self.fail_all(done, &answer);
             return;
@@ -367,6 +407,14 @@ impl WriterThread {
         if commits.is_multiple_of(WAL_CHECK_COMMITS) {
             self.truncate_large_wal();
         }
+    }
+
+    fn execute_commit(&self) -> rusqlite::Result<()> {
+        fail::fail_point!("store::failed_sync", |_| {
+            let code = rusqlite::ffi::Error::new(rusqlite::ffi::SQLITE_IOERR_FSYNC);
+            Err(rusqlite::Error::SqliteFailure(code, None))
+        });
+        self.execute("COMMIT")
     }
 
     /// Cuts the write-ahead log back when it has outgrown its limit (R24); a reader may prevent it,
@@ -400,10 +448,10 @@ impl WriterThread {
 
     /// Stops all writing until the file has been reopened and checked.
     fn poison(&mut self, reason: &str) {
-        self.poison = Some(reason.to_owned());
+        self.poison = Some(WriterPoison::FailedWrite(reason.to_owned()));
         // The next open checks the file when it finds the marker; without it, it still replays the
         // log SQLite left.
-        drop(fs_err::write(&self.marker, reason.as_bytes()));
+        drop(fs_err::write(poison_marker(&self.layout), reason.as_bytes()));
     }
 
     fn fail_all(&self, done: GroupResults, error: &StoreError) {

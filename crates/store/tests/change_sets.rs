@@ -5,8 +5,8 @@ mod support;
 use serde_json::json;
 use support::*;
 use turnstone_core::change::{
-    ChangeRoot, Evidence, FileChange, FileMode, GitPosition, Oid, PathImage, TreeLeaf,
-    UncoveredReason,
+    BoundedPaths, ChangeRoot, Evidence, FileChange, FileMode, GitPosition, Oid, PathImage,
+    TraceReport, TreeLeaf, UncoveredReason,
 };
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, TurnId};
@@ -14,11 +14,11 @@ use turnstone_core::operation::{
     HeadTarget, OperationKind, SessionHead, UndoExtent, UndoneChangeSet,
 };
 use turnstone_core::rel_path::RelPath;
-use turnstone_core::time::LogCursor;
+use turnstone_core::time::{LogCursor, SessionSeq};
 use turnstone_core::turn::{TurnEvent, TurnOutcome};
 use turnstone_store::{
-    CloseChangeSet, Context, EndTurn, FinishedOperation, LeaseTakeoverPolicy, NewChangeSet,
-    NewOperation, NewTurn, Store, StoreError, WriteOutcome,
+    CloseChangeSet, Context, CopyChangeSet, EndTurn, FinishedOperation, LeaseTakeoverPolicy,
+    NewChangeSet, NewOperation, NewTurn, Store, StoreError, WriteOutcome,
 };
 
 const SES: &str = "ses_a";
@@ -57,8 +57,10 @@ fn open(name: &str, evidence: Evidence) -> NewChangeSet {
         evidence,
         outer: None,
         named: Vec::new(),
+        outside: Vec::new(),
         before: Some("before".to_owned()),
         git: Some(point("one")),
+        captured_from: None,
     }
 }
 
@@ -70,6 +72,7 @@ fn close(name: &str, evidence: Evidence, changes: Vec<FileChange>) -> CloseChang
         changes,
         not_covered: 2,
         git: Some(point("two")),
+        trace: None,
     }
 }
 
@@ -298,6 +301,25 @@ fn operation_is_busy_during_a_turn_or_another_operation() {
     plan_operation(&store, &undo("2")).expect("plans");
 }
 
+/// Proves R45: an operation that moves no head may run next to a turn, one at a time.
+#[test]
+fn operation_during_a_turn_waits_only_for_other_operations() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let (store, owned) = in_turn(dir.path());
+    let plan = |name: &str| {
+        let new = undo(name);
+        store.write(&ctx(), move |tx| tx.operations().plan_during_turn(&sid(SES), &new)).wait()
+    };
+    assert_eq!(plan("1").expect("plans"), WriteOutcome::Created);
+    let second = plan("2");
+    assert!(matches!(second, Err(StoreError::Busy(_))), "{second:?}");
+    finish_operation(&store, "1", HeadTarget::Stay, UndoExtent::Nothing).expect("done");
+    plan("2").expect("plans");
+    end_turn(&store, &owned);
+    finish_operation(&store, "2", HeadTarget::Stay, UndoExtent::Nothing).expect("done");
+    assert_projections_match(&store);
+}
+
 /// Proves R19.
 #[test]
 fn finishing_an_operation_moves_head_and_records_undone_extent() {
@@ -407,4 +429,50 @@ fn deleting_a_session_removes_change_sets_and_operations() {
         .read(&ctx(), |r| r.change_sets().between("store-1", LogCursor(0), LogCursor(i64::MAX)));
     assert_eq!(all.expect("reads"), []);
     assert_projections_match(&store);
+}
+
+/// Earlier versions read a traced change set as a window.
+#[test]
+fn traced_change_set_is_stored_as_a_window_that_was_traced() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let (store, owned) = in_turn(dir.path());
+    let opened = NewChangeSet { captured_from: Some(5), ..open("1", Evidence::Window) };
+    open_change_set(&store, &owned, &opened).expect("opens");
+    let others = BoundedPaths::new(vec![path("theirs")]);
+    let report = TraceReport { others, shared: vec![path("a")], ..TraceReport::default() };
+    let traced = close("1", Evidence::Traced, vec![edit("a")]);
+    let traced = CloseChangeSet { trace: Some(report.clone()), ..traced };
+    close_change_set(&store, &owned, &traced).expect("closes");
+
+    let rows = store.read(&ctx(), |r| r.change_sets().list(&sid(SES))).expect("reads");
+    assert_eq!(rows[0].set.evidence, Evidence::Traced);
+    assert_eq!(rows[0].set.trace, Some(report));
+    assert_eq!(rows[0].captured_from, Some(5));
+    let log = store.read(&ctx(), |r| r.log().stream_after(&sid(SES), SessionSeq(0), 100));
+    let events = log.expect("reads").events;
+    let event = events.iter().find(|event| event.kind == EventKind::ChangeClosed).expect("closed");
+    let payload = event.payload.as_ref().expect("a payload");
+    assert_eq!((&payload["evidence"], &payload["traced"]), (&json!("window"), &json!(true)));
+    assert_projections_match(&store);
+}
+
+#[test]
+fn copies_are_traced_too_and_reasons_for_no_trace_are_kept() {
+    let dir = tempfile::tempdir().expect("temp dir");
+    let (store, owned) = in_turn(dir.path());
+    let copied = (LogCursor(1), LogCursor(2));
+    let copy = CopyChangeSet { open: open("1", Evidence::Traced), copied };
+    let end = close("1", Evidence::Traced, vec![edit("a")]);
+    let copied = store.write(&owned, move |tx| tx.change_sets().copy(&sid(SES), &copy, &end));
+    copied.wait().expect("copies");
+    open_change_set(&store, &owned, &open("2", Evidence::Window)).expect("opens");
+    let untraced = Some("another program traces it".to_owned());
+    let report = TraceReport { untraced, ..TraceReport::default() };
+    let end = close("2", Evidence::Window, vec![edit("b")]);
+    let end = CloseChangeSet { trace: Some(report.clone()), ..end };
+    close_change_set(&store, &owned, &end).expect("closes");
+
+    let rows = store.read(&ctx(), |r| r.change_sets().list(&sid(SES))).expect("reads");
+    assert_eq!((rows[0].set.evidence, &rows[0].set.trace), (Evidence::Traced, &None));
+    assert_eq!((rows[1].set.evidence, &rows[1].set.trace), (Evidence::Window, &Some(report)));
 }

@@ -233,7 +233,7 @@ fn invalid_ids_and_actors_are_rejected() {
             let dir = tempfile::tempdir().expect("temp dir");
             let store = open(dir.path());
             let ctx = Context::new(actor, NOW).with_idempotency_key(word.clone());
-            store.write_once(&ctx, |tx| tx.projects().put(&project("p1"))).wait().expect("written");
+            store.write(&ctx, |tx| tx.projects().put(&project("p1"))).wait().expect("written");
             assert_eq!(support::log(&store)[0].actor, word);
         }
     }

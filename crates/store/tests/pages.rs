@@ -338,13 +338,14 @@ fn json_session_list_equals_value_list() {
                 plain.push(row.session.id.to_string());
                 serde_json::from_str(json).expect("JSON")
             }
-            ListedSession::Row(row) => session_info(&row.session, row.usage),
+            ListedSession::Row { row, .. } => session_info(&row.session, row.usage),
         };
         assert_eq!(found, wanted);
     }
     plain.sort();
     assert_eq!((rows.len(), shown.len()), (5, 5));
-    assert_eq!(plain, ["ses_plain", "ses_used", "ses_word"], "these are whole as they are stored");
+    let texts = ["ses_fork", "ses_plain", "ses_used", "ses_word"];
+    assert_eq!(plain, texts, "these are shown from their text");
 }
 
 #[test]

@@ -29,7 +29,8 @@ fn query_sees_writes_of_another_instance() {
     let text = json!({"type": "text", "text": "zebra again"});
     put_part(&other, &case.ctx, "ses_a", "msg_1", "prt_other", text);
     assert_eq!(case.found_texts("zebra"), ["prt_1", "prt_other"]);
-    let page = other.search_index().query(&case.ctx, &SearchQuery::new("zebra")).expect("searches");
+    let page =
+        other.session_search().query(&case.ctx, &SearchQuery::new("zebra")).expect("searches");
     assert_eq!(names(&page.hits), ["prt_1", "prt_other"]);
 }
 
@@ -62,7 +63,7 @@ fn index_follows_changes_removals_and_renames() {
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
     assert_eq!(case.found_texts("words"), Vec::<String>::new());
-    assert_eq!(case.store.search_index().size(&case.ctx).expect("size").documents, 1);
+    assert_eq!(case.store.session_search().size(&case.ctx).expect("size").documents, 1);
 }
 
 #[test]
@@ -81,7 +82,7 @@ fn a_message_with_many_parts_is_removed_in_small_transactions() {
     };
     case.store.write(&case.ctx, run).wait().expect("removed");
     assert_eq!(case.found_texts("gone"), Vec::<String>::new());
-    assert_eq!(case.store.search_index().size(&case.ctx).expect("size").documents, 1);
+    assert_eq!(case.store.session_search().size(&case.ctx).expect("size").documents, 1);
     assert!(case.store.writer_stats().expect("stats").most_rows() <= 500);
 }
 
@@ -135,7 +136,7 @@ fn indexing_transactions_stay_small() {
     println!("most rows {}, most bytes {}", stats.most_rows(), stats.most_bytes());
     assert!(stats.most_rows() <= 500, "{}", stats.most_rows());
     assert!(stats.most_bytes() <= 4 << 20, "{}", stats.most_bytes());
-    assert_eq!(case.store.search_index().size(&case.ctx).expect("size").documents, 313);
+    assert_eq!(case.store.session_search().size(&case.ctx).expect("size").documents, 313);
 }
 
 #[test]
@@ -144,15 +145,15 @@ fn indexing_resumes_after_crash() {
     for n in 1..=200 {
         case.add_text(n, "some text that fills a batch now and then, and the word gnu");
     }
-    let some = case.store.search_index().index_batches(&case.ctx, 1).expect("indexes");
+    let some = case.store.session_search().index_batches(&case.ctx, 1).expect("indexes");
     assert!(some.behind > 0);
     drop(case.store);
     case.store = open(case.dir.path());
-    let more = case.store.search_index().index_batches(&case.ctx, 1).expect("indexes");
+    let more = case.store.session_search().index_batches(&case.ctx, 1).expect("indexes");
     assert!(more.behind < some.behind);
     let page = case.search(&SearchQuery { limit: 200, ..SearchQuery::new("gnu") });
     assert_eq!(page.hits.len(), 200);
-    assert_eq!(case.store.search_index().index_batches(&case.ctx, 1).expect("indexes").behind, 0);
+    assert_eq!(case.store.session_search().index_batches(&case.ctx, 1).expect("indexes").behind, 0);
 }
 
 #[test]
@@ -177,7 +178,7 @@ fn reindex_finds_the_same_hits() {
         case.add_text(n, &format!("emu number{n} in a flock of emus"));
     }
     let before = case.search(&SearchQuery { limit: 200, ..SearchQuery::new("emu") });
-    assert_eq!(case.store.search_index().rebuild(&case.ctx).expect("rebuilt").behind, 0);
+    assert_eq!(case.store.session_search().rebuild(&case.ctx).expect("rebuilt").behind, 0);
     let after = case.search(&SearchQuery { limit: 200, ..SearchQuery::new("emu") });
     assert_eq!(names(&after.hits), names(&before.hits));
     assert_eq!(case.found_texts("number77"), ["prt_77"]);
@@ -197,17 +198,17 @@ fn two_instances_write_and_search_concurrently() {
                     let text = json!({"type": "text", "text": format!("yak {name}{n}")});
                     put_part(store, ctx, "ses_a", "msg_1", &format!("prt_{name}{n}"), text);
                     let query = SearchQuery::new(format!("{name}{n}"));
-                    let page = store.search_index().query(ctx, &query).expect("searches");
+                    let page = store.session_search().query(ctx, &query).expect("searches");
                     assert_eq!((page.hits.len(), page.behind), (1, 0), "{name}{n}");
                 }
             });
             scope.spawn(move || {
                 for _ in 0..60 {
-                    store.search_index().query(ctx, &SearchQuery::new("yak")).expect("searches");
+                    store.session_search().query(ctx, &SearchQuery::new("yak")).expect("searches");
                 }
             });
         }
-        scope.spawn(|| other.search_index().rebuild(&case.ctx).expect("rebuilt"));
+        scope.spawn(|| other.session_search().rebuild(&case.ctx).expect("rebuilt"));
     });
     let query = SearchQuery { limit: 200, ..SearchQuery::new("yak") };
     assert_eq!(case.search(&query).hits.len(), 120);

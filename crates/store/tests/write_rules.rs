@@ -226,39 +226,6 @@ fn a_session_created_twice_is_the_same_or_a_conflict() {
     assert_eq!(now.title, "renamed");
 }
 
-#[test]
-fn idempotency_key_returns_first_result() {
-    let dir = tempfile::tempdir().expect("temp dir");
-    let store = with_sessions(dir.path(), &["ses_a"]);
-    let once = |store: &Store, ctx: &Context, title: &'static str| {
-        let run = store.write_once(ctx, move |tx| {
-            tx.sessions()
-                .update(&sid("ses_a"), |s| {
-                    s.title = title.to_owned();
-                    Ok(())
-                })
-                .map(|s| s.title)
-        });
-        run.wait().expect("answered")
-    };
-    let key = ctx().with_idempotency_key("k1");
-    assert_eq!(once(&store, &key, "first"), "first");
-    let events = log(&store).len();
-    assert_eq!(once(&store, &key, "second"), "first");
-    assert_eq!(log(&store).len(), events);
-    drop(store);
-    let store = open(dir.path());
-    assert_eq!(once(&store, &key, "third"), "first", "after reopening too");
-    assert_eq!(log(&store).len(), events);
-    let bob = Context::new(Actor::new("bob").expect("actor"), NOW).with_idempotency_key("k1");
-    assert_eq!(once(&store, &bob, "fourth"), "fourth", "keys belong to their actor");
-    // An error is not remembered.
-    let key = ctx().with_idempotency_key("k2");
-    let fail = store.write_once(&key, |tx| tx.remove_missing_message());
-    assert!(fail.wait().is_err());
-    assert_eq!(once(&store, &key, "fifth"), "fifth");
-}
-
 /// R43: a call of several transactions is known by its first event, and its answer is kept.
 #[test]
 fn idempotency_record_has_first_event_and_first_answer() {
@@ -616,11 +583,10 @@ fn every_event_records_actor_and_client() {
     assert_eq!(said, wanted);
     // A key is the user's, whichever program repeats it; and a user is found by any program.
     let key = by(Some("cli")).with_idempotency_key("k");
-    let first = store.write_once(&key, |tx| tx.messages().put(&user("ses_a", "msg_k", 9)));
-    assert_eq!(first.wait().expect("written"), WriteOutcome::Created);
+    store.idempotency().store_answer(&key, "one".to_owned()).expect("stored");
     let again = by(None).with_idempotency_key("k");
-    let again = store.write_once(&again, |tx| tx.messages().put(&user("ses_a", "msg_l", 9)));
-    assert_eq!(again.wait().expect("the first result"), WriteOutcome::Created);
+    let found = store.idempotency().find(&again).expect("reads");
+    assert_eq!(found.answer.as_deref(), Some("one"));
     let filter = |actor: &str| SessionFilter { actor: Some(actor.to_owned()), ..<_>::default() };
     let made = by(Some("http x"));
     let mut session = store.read(&ctx(), |r| r.sessions().get(&sid("ses_a"))).expect("there");

@@ -106,6 +106,7 @@ impl Errno {
 enum InjectedResult {
     Error(Errno),
     Value(u32),
+    Kill,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +158,13 @@ impl Fault {
         self
     }
 
+    /// The program is killed (SIGKILL) when it makes the call, which may or may not happen.
+    #[must_use]
+    pub fn kills(mut self) -> Self {
+        self.answer = InjectedResult::Kill;
+        self
+    }
+
     /// Only the `nth` call of each thread is hit, counted from 1.
     #[must_use]
     pub fn when(mut self, nth: u16) -> Self {
@@ -179,6 +187,7 @@ impl Fault {
         let answer = match self.answer {
             InjectedResult::Error(error) => format!("error={}", error.strace_name()),
             InjectedResult::Value(value) => format!("retval={value}"),
+            InjectedResult::Kill => "signal=SIGKILL".to_owned(),
         };
         let when = match self.when {
             CallSelection::Always => String::new(),
@@ -375,6 +384,8 @@ mod tests {
             fault.returns(0).when_from(2).strace_expression(),
             "inject=fsync,write:retval=0:when=2+"
         );
+        let kill = Fault::new(Syscall::Pwrite).kills().when(4);
+        assert_eq!(kill.strace_expression(), "inject=pwrite64:signal=SIGKILL:when=4");
     }
 
     #[test]

@@ -6,10 +6,12 @@
 pub mod crash;
 pub mod fault;
 pub mod fixture;
+pub mod marker_scan;
 pub mod npm;
 pub mod powerloss;
 pub mod pseudo_terminal;
 pub mod required_tools;
+pub mod small_disk;
 mod strace_run;
 pub mod test_rounds;
 pub mod tripwire;

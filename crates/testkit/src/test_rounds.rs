@@ -15,13 +15,16 @@ const LONG_RUN_FACTOR: u64 = 5;
 ///
 /// Prints the number and the seed, so that a failure can be repeated.
 #[must_use]
-#[expect(clippy::print_stdout, reason = "the output of a test: what was run, and with which seed")]
 pub fn choose_rounds(seed: u64, usual: u64) -> u64 {
-    let rounds = scale_rounds(usual, is_long_run());
-    println!(
-        "campaign: {rounds} rounds, seed {seed} ({LONG_RUN_VARIABLE}=1 runs {})",
-        usual * LONG_RUN_FACTOR
-    );
+    choose_rounds_with_seed(seed, usual, usual * LONG_RUN_FACTOR)
+}
+
+/// The number of rounds of a campaign that names both counts itself.
+#[must_use]
+#[expect(clippy::print_stdout, reason = "the output of a test: what was run, and with which seed")]
+pub fn choose_rounds_with_seed(seed: u64, usual: u64, long: u64) -> u64 {
+    let rounds = pick_rounds(usual, long, is_long_run());
+    println!("campaign: {rounds} rounds, seed {seed} ({LONG_RUN_VARIABLE}=1 runs {long})");
     rounds
 }
 
@@ -31,8 +34,8 @@ pub fn is_long_run() -> bool {
     env::var_os(LONG_RUN_VARIABLE).is_some_and(|value| value == "1")
 }
 
-const fn scale_rounds(usual: u64, is_long: bool) -> u64 {
-    if is_long { usual * LONG_RUN_FACTOR } else { usual }
+const fn pick_rounds(usual: u64, long: u64, is_long: bool) -> u64 {
+    if is_long { long } else { usual }
 }
 
 #[cfg(test)]
@@ -40,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_run_has_five_times_the_rounds() {
-        assert_eq!((scale_rounds(12, false), scale_rounds(12, true)), (12, 60));
+    fn long_run_has_the_full_count() {
+        assert_eq!((pick_rounds(12, 60, false), pick_rounds(12, 60, true)), (12, 60));
     }
 }

@@ -15,6 +15,8 @@ const RESPONSE_TIMEOUT: Duration = Duration::from_secs(300);
 pub(crate) struct HttpClient {
     stream: BufReader<TcpStream>,
     directory: String,
+    /// Further lines of the head.
+    head: String,
 }
 
 /// What was answered.
@@ -39,7 +41,14 @@ impl HttpClient {
         let stream = TcpStream::connect(address)?;
         stream.set_nodelay(true)?;
         stream.set_read_timeout(Some(RESPONSE_TIMEOUT))?;
-        Ok(Self { stream: BufReader::new(stream), directory: directory.to_owned() })
+        let (directory, head) = (directory.to_owned(), String::new());
+        Ok(Self { stream: BufReader::new(stream), directory, head })
+    }
+
+    /// The same connection, which says one thing more with every request.
+    pub(crate) fn with_header(mut self, name: &str, value: &str) -> Self {
+        self.head.push_str(&format!("{name}: {value}\r\n"));
+        self
     }
 
     /// The same connection, which gives an answer up after `patience`.
@@ -65,9 +74,10 @@ impl HttpClient {
         let body = body.map(Value::to_string).unwrap_or_default();
         let request = format!(
             "{method} {path} HTTP/1.1\r\nhost: 127.0.0.1\r\nx-opencode-directory: {}\r\n\
-             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+             content-type: application/json\r\ncontent-length: {}\r\n{}\r\n{body}",
             self.directory,
             body.len(),
+            self.head,
         );
         self.stream.get_mut().write_all(request.as_bytes())?;
         self.read_response()

@@ -60,11 +60,24 @@ impl ServerUnderTest {
         Ok(Self { name, binary: binary.to_owned(), home, project: work })
     }
 
-    fn command(&self, port: u16) -> Command {
+    /// The same project in the same place with an empty home, into which this program imports the sessions of
+    /// `source`.
+    pub(crate) fn importing_from(&self, source: &Self, out: &Path) -> Fallible<Self> {
+        let mut importing = Self::new("imported", &self.binary, out)?;
+        importing.project.clone_from(&source.project);
+        let database = source.home.join("data/opencode");
+        let imported = importing.command(&["import", &database.to_string_lossy()]).output()?;
+        if imported.status.success() {
+            return Ok(importing);
+        }
+        Err(format!("import: {}", String::from_utf8_lossy(&imported.stderr)).into())
+    }
+
+    fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new(&self.binary);
         let folder = |name: &str| self.home.join(name);
         command
-            .args(["serve", "--hostname", "127.0.0.1", "--port", &port.to_string()])
+            .args(words)
             .current_dir(&self.project)
             .env_clear()
             .env("PATH", std::env::var_os("PATH").unwrap_or_default())
@@ -89,7 +102,8 @@ impl ServerUnderTest {
     pub(crate) fn start(&self) -> Fallible<RunningServer> {
         let address = free_address()?;
         let began = Instant::now();
-        let child = self.command(address.port()).spawn()?;
+        let port = address.port().to_string();
+        let child = self.command(&["serve", "--hostname", "127.0.0.1", "--port", &port]).spawn()?;
         let mut running = RunningServer {
             child,
             address,
@@ -137,6 +151,16 @@ impl RunningServer {
             }
         }
         Err("the directory is not served".into())
+    }
+
+    /// The CPU time that the process has used, in milliseconds; the kernel counts in steps of ten.
+    pub(crate) fn cpu_millis(&self) -> Fallible<f64> {
+        let stat = fs::read_to_string(format!("/proc/{}/stat", self.child.id()))?;
+        // The name in parentheses may hold anything; user and system time are the 12th and 13th field after it.
+        let (_, fields) = stat.rsplit_once(')').ok_or("no name")?;
+        let ticks = fields.split_whitespace().skip(11).take(2).map(str::parse::<u64>);
+        let ticks: u64 = ticks.sum::<Result<_, _>>()?;
+        Ok(ticks as f64 * 1e3 / rustix::param::clock_ticks_per_second() as f64)
     }
 
     /// The resident memory of the process, in MiB.

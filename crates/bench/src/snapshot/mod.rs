@@ -15,6 +15,7 @@ mod peak_memory;
 mod run;
 mod steady_state;
 mod undo;
+mod walk_comparison;
 
 pub(crate) use benchmark_case::{BenchmarkCase, measure_millis, time_peer};
 pub(crate) use generated_tree::GeneratedTree;
@@ -22,3 +23,4 @@ pub(crate) use opencode_git::OpenCodeGit;
 pub(crate) use operation_timings::{GOAL_FILES, OperationTimings, PerformanceGoal, format_millis};
 pub(crate) use peak_memory::run_child_workload as measure_memory;
 pub(crate) use run::{machine_load, measure_sync_millis, require_valid_setup, run};
+pub(crate) use walk_comparison::run as compare_walks;

@@ -77,7 +77,7 @@ impl RpcServer {
         }
     }
 
-    /// Tells of every failure whose text did not leave.
+    /// Reports every failure whose text was not sent.
     #[must_use]
     pub fn on_incident(mut self, body: impl Fn(Incident) + Send + Sync + 'static) -> Self {
         self.on_incident = Some(Arc::new(body));

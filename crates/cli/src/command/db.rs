@@ -158,7 +158,7 @@ fn sizes_json(sizes: &DatabaseSizes) -> Value {
         "log": sizes.log,
         "text": sizes.text,
         "blobs": sizes.blobs,
-        "blobFiles": sizes.blob_files,
+        "blob_files": sizes.blob_files,
         "projections": sizes.projections,
         "search": sizes.search,
         "other": sizes.other,
@@ -181,7 +181,7 @@ fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, C
             "bytes": done.bytes,
             "events": done.events,
             "values": done.values,
-            "valueBytes": done.value_bytes,
+            "value_bytes": done.value_bytes,
             "missing": done.missing,
         }))?;
     } else {
@@ -204,10 +204,14 @@ fn backup(ui: &mut Ui, app: &CliApp, args: &BackupArgs) -> Result<ProgramExit, C
 }
 
 fn compact(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
-    let (store, ctx) = (app.open_store()?, app.context());
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let store = engine.store();
     let before = store.maintenance().measure_sizes(&ctx, 0)?;
-    while !store.maintenance().purge_deleted(&ctx, 64)? {}
+    engine.maintenance().session_erasure().finish_deletions(&ctx)?;
     let done = store.maintenance().run(&ctx, MaintenanceBudget::unlimited())?;
+    if done.finished {
+        store.maintenance().record_run(ctx.now)?;
+    }
     let after = store.maintenance().measure_sizes(&ctx, 0)?;
     let all = |sizes: &DatabaseSizes| sizes.database + sizes.wal + sizes.blob_files;
     let (before, after) = (all(&before), all(&after));
@@ -216,8 +220,8 @@ fn compact(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
             "before": before,
             "after": after,
             "compacted": done.compacted,
-            "freedBytes": done.freed_bytes,
-            "removedFiles": done.removed_files,
+            "freed_bytes": done.freed_bytes,
+            "removed_files": done.removed_files,
             "finished": done.finished,
         }))?;
         return Ok(ProgramExit::Ok);

@@ -8,11 +8,11 @@ use turnstone_store::Context;
 use crate::app::CliApp;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
-use crate::id_prefix::IdPrefix;
 use crate::number_format;
 use crate::point_lookup;
 use crate::session_lookup;
 use crate::text;
+use crate::turn_ref::TurnRef;
 use crate::ui::{
     ColumnKind, DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, TextTable, Ui, WARNING_STYLE,
     apply_style,
@@ -22,20 +22,20 @@ use crate::ui::{
 ///
 /// Contains only what commands and tools of the session changed, not your own edits or those of other
 /// sessions. By default, shows the changes of the session that have not been undone. The output is a
-/// patch for `git apply`.
+/// patch for `git apply`. Files that are too large for it are listed on stderr, and the exit code is 4.
 #[derive(Debug, clap::Args)]
 #[command(
-    after_help = "Examples:\n  turnstone diff --stat\n  turnstone diff --turn trn_0197c2\n  \
+    after_help = "Examples:\n  turnstone diff --stat\n  turnstone diff @2\n  turnstone diff --turn trn_0197c2\n  \
                         turnstone diff --from \"before the rewrite\""
 )]
 pub(crate) struct DiffArgs {
-    /// Session ID or unique prefix [default: the newest session of this directory]
+    /// Session ID or unique prefix, or a turn as `@N` [default: the newest session of this directory]
     #[arg(value_name = "ID")]
-    session: Option<IdPrefix>,
+    target: Option<TurnRef>,
 
-    /// Show the changes of this turn, even if undone
+    /// Show the changes of this turn, even if undone: ID, unique prefix, or `@N` as shown by `log`
     #[arg(long, value_name = "TURN", conflicts_with_all = ["message", "from", "to"])]
-    turn: Option<IdPrefix>,
+    turn: Option<TurnRef>,
 
     /// Show the changes of a prompt's turn, or of the tool calls in one answer
     #[arg(long, value_name = "MESSAGE", conflicts_with_all = ["from", "to"])]
@@ -77,7 +77,10 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &DiffArgs) -> Result<ProgramE
         print_patches(ui, &diff)?;
     }
     print_summary(ui, &diff);
-    Ok(ProgramExit::Ok)
+    let is_whole =
+        args.stat || ui.wants_json() || diff.files.iter().all(|file| file.patch.is_some());
+    // A script must not take part of a patch for all of it.
+    Ok(if is_whole { ProgramExit::Ok } else { ProgramExit::Conflict })
 }
 
 /// Resolves the session and the states to compare.
@@ -87,29 +90,61 @@ fn resolve_comparison(
     ctx: &Context,
     args: &DiffArgs,
 ) -> Result<(Session, DiffTarget), CliError> {
-    if let (None, Some(prefix)) = (&args.session, &args.turn) {
-        let (id, turn) = session_lookup::resolve_turn(app, engine, ctx, None, prefix)?;
+    let (wanted, turn) = match &args.target {
+        Some(TurnRef::Prefix(session)) => (Some(session), args.turn.as_ref()),
+        Some(number) if is_session_only(args) => (None, Some(number)),
+        Some(_) => {
+            return Err(CliError::Refused {
+                what: "a turn cannot be combined with --turn, --message, --from or --to".to_owned(),
+                hint: Some("`turnstone diff @2` shows the second newest turn".to_owned()),
+            });
+        }
+        None => (None, args.turn.as_ref()),
+    };
+    if let (None, Some(turn)) = (wanted, turn) {
+        let (id, turn) = session_lookup::resolve_turn(app, engine, ctx, None, turn)?;
         return Ok((engine.store().read(ctx, |r| r.sessions().get(&id))?, DiffTarget::Turn(turn)));
     }
-    let session =
-        session_lookup::resolve_session_or_newest(app, engine, ctx, args.session.as_ref())?;
-    let find = |typed: &Option<String>| {
-        typed
-            .as_ref()
-            .map(|typed| point_lookup::resolve_point(engine, ctx, &session, typed))
-            .transpose()
+    if let (None, None, Some(message)) = (wanted, turn, &args.message)
+        && let Some((session, message)) = session_lookup::find_message(app, engine, ctx, message)?
+    {
+        return Ok((session, DiffTarget::Message(message)));
+    }
+    let first = [&args.message, &args.from, &args.to].into_iter().flatten().next();
+    let (session, _) = session_lookup::resolve_session_of_point(
+        app,
+        engine,
+        ctx,
+        wanted,
+        first.map_or("", String::as_str),
+    )?;
+    let by_id = |typed: &String| -> Result<String, CliError> {
+        let own = session.id.as_str().parse().ok();
+        Ok(session_lookup::resolve_session_of_point(app, engine, ctx, own.as_ref(), typed)?.1)
     };
-    let what = match (&args.turn, &args.message, &args.from, &args.to) {
-        (Some(prefix), ..) => DiffTarget::Turn(
-            session_lookup::resolve_turn(app, engine, ctx, Some(&session), prefix)?.1,
+    let find = |typed: &Option<String>| match typed {
+        None => Ok(None),
+        Some(typed) => point_lookup::resolve_point(engine, ctx, &session, &by_id(typed)?).map(Some),
+    };
+    let what = match (turn, &args.message, &args.from, &args.to) {
+        (Some(turn), ..) => DiffTarget::Turn(
+            session_lookup::resolve_turn(app, engine, ctx, Some(&session), turn)?.1,
         ),
-        (None, Some(message), ..) => {
-            DiffTarget::Message(point_lookup::resolve_message(engine, ctx, &session, message)?)
-        }
+        (None, Some(message), ..) => DiffTarget::Message(point_lookup::resolve_message(
+            engine,
+            ctx,
+            &session,
+            &by_id(message)?,
+        )?),
         (None, None, None, None) => DiffTarget::Session,
         (None, None, from, to) => DiffTarget::Points(find(from)?, find(to)?),
     };
     Ok((session, what))
+}
+
+/// True if nothing but the session, or the turn in its place, was given.
+const fn is_session_only(args: &DiffArgs) -> bool {
+    args.turn.is_none() && args.message.is_none() && args.from.is_none() && args.to.is_none()
 }
 
 fn diff_json(session: &Session, diff: &SessionDiff) -> Value {
@@ -136,7 +171,7 @@ fn print_stat(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
     let mut grid = TextTable::new(&columns);
     for file in &diff.files {
         let (plus, minus) = match file.patch.as_deref() {
-            Some("") => ("binary".to_owned(), String::new()),
+            Some(patch) if is_binary_patch(patch) => ("binary".to_owned(), String::new()),
             Some(_) => (format!("+{}", file.additions), format!("-{}", file.deletions)),
             None => ("large".to_owned(), String::new()),
         };
@@ -146,12 +181,17 @@ fn print_stat(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
     ui.print_table(&grid)
 }
 
+/// True for the patch of a file that is no text.
+fn is_binary_patch(patch: &str) -> bool {
+    patch.is_empty() || patch.lines().any(|line| line == "GIT binary patch")
+}
+
 /// Prints patches, coloured on terminals.
 fn print_patches(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
     for file in &diff.files {
         match file.patch.as_deref() {
             Some("") => ui.print_note(&format!("{}: binary", display_path(file))),
-            None => ui.print_note(&format!("{}: too large to show", display_path(file))),
+            None => ui.print_note(&format!("{}: too large, not in the patch", display_path(file))),
             Some(patch) if ui.has_colour() => {
                 for line in patch.split_terminator('\n') {
                     ui.print_line(&colour_patch_line(line))?;
@@ -187,9 +227,14 @@ fn print_summary(ui: &mut Ui, diff: &SessionDiff) {
         true => ui.print_note("no differences"),
         false => {
             let files = number_format::format_counted(diff.files.len(), "file");
-            let plus = number_format::format_counted(count(&summary.additions), "line");
-            let minus = number_format::format_counted(count(&summary.deletions), "line");
-            ui.print_note(&format!("{files} changed, {plus} added, {minus} removed"));
+            let uncounted = diff.files.iter().filter(|file| file.patch.is_none()).count();
+            if uncounted == diff.files.len() {
+                ui.print_note(&format!("{files} changed, too large to count lines"));
+            } else {
+                let plus = number_format::format_counted(count(&summary.additions), "line");
+                let minus = number_format::format_counted(count(&summary.deletions), "line");
+                ui.print_note(&format!("{files} changed, {plus} added, {minus} removed"));
+            }
         }
     }
     for (_, path, why) in &diff.not_covered {

@@ -11,6 +11,7 @@ use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::number_format;
 use crate::text;
+use crate::trace_probe::TracingState;
 use crate::ui::{
     ColumnKind, DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, TextTable, Ui, WARNING_STYLE,
     apply_style,
@@ -51,7 +52,9 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &DoctorArgs) -> Result<Progra
 fn examine(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let seen = turnstone_store::diagnose(app.layout(), app.now());
     if ui.wants_json() {
-        ui.print_json(&diagnosis_json(app, &seen))?;
+        let mut report = diagnosis_json(app, &seen);
+        report["tracing"] = TracingState::probe(app)?.to_json();
+        ui.print_json(&report)?;
     } else {
         print_diagnosis(ui, app, &seen)?;
     }
@@ -99,6 +102,11 @@ fn print_diagnosis(ui: &mut Ui, app: &CliApp, seen: &Diagnosis) -> Result<(), Cl
         ui.print_line(&apply_style(DIM_STYLE, format!("  schema {version}, {events}")))?;
     }
     print_git(ui, app)?;
+    let tracing = TracingState::probe(app)?.describe();
+    ui.print_line(&apply_style(
+        DIM_STYLE,
+        format!("  tracing  {}", text::sanitize_line(&tracing)),
+    ))?;
     ui.print_line("")?;
     for check in &seen.checks {
         let found: Vec<&Finding> = seen.findings.iter().filter(|f| f.check == *check).collect();
@@ -144,10 +152,22 @@ fn severity_mark(worst: Option<Severity>) -> String {
     }
 }
 
+/// What a check looks at, for people; `--json` has the short names.
+fn check_label(check: &str) -> &str {
+    match check {
+        "place" => "data directory",
+        "file" => "database file",
+        "values" => "long values",
+        "files" => "files of long values",
+        "texts" => "streamed text",
+        other => other,
+    }
+}
+
 /// Prints a check with its findings, and each remedy once.
 fn print_check(ui: &mut Ui, check: &str, found: &[&Finding]) -> Result<(), CliError> {
     let worst = found.iter().map(|finding| finding.severity).max();
-    ui.print_line(&format!("{} {check}", severity_mark(worst)))?;
+    ui.print_line(&format!("{} {}", severity_mark(worst), check_label(check)))?;
     let mut remedies: Vec<&str> = Vec::new();
     for finding in found {
         // SQLite messages can be very long; --json has the whole text.
@@ -234,7 +254,7 @@ fn salvage(ui: &mut Ui, app: &CliApp, target: &Path) -> Result<ProgramExit, CliE
 }
 
 fn salvage_json(done: &SalvageReport) -> Value {
-    let damaged = |session: &turnstone_store::DamagedSession| json!({ "id": session.id, "events": session.events, "openEnd": session.open_end });
+    let damaged = |session: &turnstone_store::DamagedSession| json!({ "id": session.id, "events": session.events, "open_end": session.open_end });
     let table = |counts: &turnstone_store::TableSalvageCounts| {
         json!({
             "table": counts.table,
@@ -246,7 +266,7 @@ fn salvage_json(done: &SalvageReport) -> Value {
     json!({
         "data": done.data,
         "kept": done.kept,
-        "unreadableBytes": done.unreadable_bytes,
+        "unreadable_bytes": done.unreadable_bytes,
         "tables": done.tables.iter().map(table).collect::<Vec<_>>(),
         "complete": done.complete,
         "damaged": done.damaged.iter().map(damaged).collect::<Vec<_>>(),

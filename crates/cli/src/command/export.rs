@@ -5,6 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use fs_err::os::unix::fs::OpenOptionsExt;
+use turnstone_core::lone_surrogates::encode_json;
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -45,9 +46,10 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ExportArgs) -> Result<Progra
         ui.print_json(&document)?;
         return Ok(ProgramExit::Ok);
     };
-    let mut text = serde_json::to_vec_pretty(&document)?;
-    text.push(b'\n');
-    write_private(path, &text).map_err(|source| CliError::File {
+    let text = serde_json::to_string_pretty(&document)?;
+    let mut text = encode_json(&text).into_owned();
+    text.push('\n');
+    write_private(path, text.as_bytes()).map_err(|source| CliError::File {
         what: format!("cannot write {}", path.display()),
         source,
     })?;

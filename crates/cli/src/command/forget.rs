@@ -48,7 +48,7 @@ pub(crate) struct ForgetArgs {
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
-    let plan = engine.maintenance().forgets().plan(&ctx, app.directory()?, &args.patterns)?;
+    let plan = engine.maintenance().path_erasure().plan(&ctx, app.directory()?, &args.patterns)?;
     if args.dry_run {
         return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
     }
@@ -59,15 +59,15 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<Progra
         }
         return Ok(ProgramExit::Ok);
     }
-    engine.maintenance().forgets().require_permission(&ctx, &plan)?;
+    engine.maintenance().path_erasure().require_permission(&ctx, &plan)?;
     if !args.yes {
         plan_lines(&plan).iter().for_each(|line| ui.print_note(line));
         if !ui.confirm("Erase these versions permanently?")? {
             return Err(CliError::NotConfirmed);
         }
     }
-    let done = ui.with_spinner("rewriting captures and ledger", || {
-        engine.maintenance().forgets().apply(&app.context(), &plan)
+    let done = ui.with_spinner("rewriting captures and database", || {
+        engine.maintenance().path_erasure().apply(&app.context(), &plan)
     })?;
     if ui.wants_json() {
         print_plan(ui, &plan, Some(&done))?;
@@ -121,5 +121,9 @@ fn plan_lines(plan: &ForgetPlan) -> Vec<String> {
         number_format::format_counted(plan.ledger.values, "long value"),
         number_format::format_counted(plan.outputs.len(), "stored output"),
     ));
+    if plan.ledger.answers > 0 {
+        let answers = number_format::format_counted(plan.ledger.answers, "stored answer");
+        lines.push(format!("{answers} to clients of the server"));
+    }
     lines
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnstone_core::id::MessageId;
-use turnstone_core::model::Session;
+use turnstone_core::model::{ForkOrigin, Session};
 use turnstone_core::wire;
 use turnstone_engine::{Engine, ForkedWorktree, WorktreeRequest};
 use turnstone_store::Context;
@@ -50,11 +50,16 @@ pub(crate) struct ForkArgs {
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForkArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
-    let session =
-        session_lookup::resolve_session_or_newest(app, &engine, &ctx, args.session.as_ref())?;
-    let at =
-        args.at.as_ref().map(|typed| point_lookup::resolve_message(&engine, &ctx, &session, typed));
-    let at = at.transpose()?;
+    let wanted = args.session.as_ref();
+    let (session, at) = match &args.at {
+        None => (session_lookup::resolve_session_or_newest(app, &engine, &ctx, wanted)?, None),
+        Some(typed) => {
+            let (session, point) =
+                session_lookup::resolve_session_of_point(app, &engine, &ctx, wanted, typed)?;
+            let at = point_lookup::resolve_message(&engine, &ctx, &session, &point)?;
+            (session, Some(at))
+        }
+    };
     match &args.worktree {
         None => fork_in_place(ui, &engine, &ctx, &session, at.as_ref()),
         Some(name) => fork_into_worktree(ui, &engine, &ctx, &session, at.as_ref(), name),
@@ -70,9 +75,10 @@ fn fork_in_place(
 ) -> Result<ProgramExit, CliError> {
     let copy = engine.history().forks().fork_session(ctx, &session.id, at)?;
     if ui.wants_json() {
-        ui.print_json(
-            &json!({ "session": session_json(engine, ctx, &copy)?, "origin": copy.origin }),
-        )?;
+        ui.print_json(&json!({
+            "session": session_json(engine, ctx, &copy)?,
+            "origin": copy.origin.as_ref().map(origin_json),
+        }))?;
         return Ok(ProgramExit::Ok);
     }
     ui.print_line(copy.id.as_str())?;
@@ -96,7 +102,8 @@ fn fork_into_worktree(
     let ForkedWorktree { session: copy, worktree, report } = forked.map_err(worktree_error)?;
     if ui.wants_json() {
         ui.print_json(&json!({
-            "session": session_json(engine, ctx, &copy)?, "origin": copy.origin, "worktree": worktree,
+            "session": session_json(engine, ctx, &copy)?, "worktree": worktree,
+            "origin": copy.origin.as_ref().map(origin_json),
             "restored": report.restored, "removed": report.removed,
             "not_covered": report.not_covered,
         }))?;
@@ -121,6 +128,11 @@ fn fork_into_worktree(
 fn session_json(engine: &Engine, ctx: &Context, copy: &Session) -> Result<Value, CliError> {
     let read = |r: &turnstone_store::ReadTx<'_>| r.sessions().usage(&copy.id);
     Ok(wire::session_info(copy, engine.store().read(ctx, read)?))
+}
+
+/// The origin of a fork, with the keys of native objects.
+pub(crate) fn origin_json(origin: &ForkOrigin) -> Value {
+    json!({ "session": origin.session, "message": origin.message, "seq": origin.seq })
 }
 
 fn print_fork(ui: &mut Ui, from: &Session, copy: &Session) {

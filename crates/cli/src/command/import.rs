@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
+use turnstone_engine::{Engine, EngineError};
 use turnstone_exchange::{
     ImportError, ImportProgress, ImportReport, ImportedRule, ImportedRules, Options, PlannedImport,
     RecordKind, SkippedRecord,
 };
+use turnstone_store::{Actor, Context, StoreError};
 
 use super::permission::require_person;
 use crate::app::CliApp;
@@ -18,7 +20,8 @@ use crate::ui::{ColumnKind, DIM_STYLE, TextTable, Ui, WARNING_STYLE, apply_style
 
 /// Import sessions from OpenCode
 ///
-/// SOURCE is OpenCode's data directory, its opencode.db, its older storage/ directory, a file
+/// Without SOURCE, OpenCode's data directory is looked for in the usual places; on a terminal you are asked
+/// first. SOURCE is OpenCode's data directory, its opencode.db, its older storage/ directory, a file
 /// written by `opencode export` or `turnstone export`, or - to read such a file from standard input.
 /// The source is never changed. Importing again adds what is new; an interrupted import is finished
 /// by running it again.
@@ -27,12 +30,14 @@ use crate::ui::{ColumnKind, DIM_STYLE, TextTable, Ui, WARNING_STYLE, apply_style
 /// rules, approvals and start commands in the source are stored and listed, but have no effect unless you
 /// pass --trust, which also works for a source that is already imported. Your own rules take precedence.
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Examples:\n  turnstone import ~/.local/share/opencode\n  \
-                        opencode export ses_e21d | turnstone import -")]
+#[command(
+    after_help = "Examples:\n  turnstone import\n  turnstone import ~/.local/share/opencode\n  \
+                        opencode export ses_e21d | turnstone import -"
+)]
 pub(crate) struct ImportArgs {
-    /// Directory, database or file to import
+    /// Directory, database or file to import [default: OpenCode's data directory]
     #[arg(value_hint = clap::ValueHint::AnyPath)]
-    source: PathBuf,
+    source: Option<PathBuf>,
 
     /// List everything that was not imported, with the reason
     #[arg(long)]
@@ -57,15 +62,19 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<Progra
     if args.trust {
         require_person(app)?;
     }
-    let plan = PlannedImport::open(&args.source, &Options::default())?;
+    let found = match &args.source {
+        Some(source) => source.clone(),
+        None => find_usual_source(ui, app)?,
+    };
+    let plan = PlannedImport::open(&found, &Options::default())?;
     let plan = if args.trust { plan.with_trust() } else { plan };
-    let (store, ctx) = (app.open_store()?, app.context());
+    let (engine, ctx) = (app.open_engine()?, app.context());
     if !ui.wants_json() {
         ui.print_note(&format!("importing {}", text::sanitize_line(&plan.describe())));
     }
     let bar = ui.progress_bar("{bar:30} {pos}/{len} {msg} ({eta})");
     let mut progress_by_kind: BTreeMap<RecordKind, (u64, u64)> = BTreeMap::new();
-    let done = plan.run(&store, &ctx, &mut |progress: ImportProgress| {
+    let done = plan.run(engine.store(), &ctx, &mut |progress: ImportProgress| {
         progress_by_kind.insert(progress.kind, (progress.done, progress.total));
         bar.set_length(progress_by_kind.values().map(|count| count.1).sum());
         bar.set_position(progress_by_kind.values().map(|count| count.0).sum());
@@ -73,7 +82,8 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<Progra
     });
     bar.finish_and_clear();
     match done {
-        Ok(report) => {
+        Ok(mut report) => {
+            complete_sessions(&engine, &ctx, &mut report)?;
             print_report(ui, &report, args.full)?;
             Ok(ProgramExit::Ok)
         }
@@ -83,6 +93,47 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<Progra
         }
         Err(ImportError::Source(error)) => Err(error.into()),
     }
+}
+
+/// Brings imported sessions to the position that their source had reverted them to.
+fn complete_sessions(
+    engine: &Engine,
+    ctx: &Context,
+    report: &mut ImportReport,
+) -> Result<(), CliError> {
+    let ctx = Context { actor: Actor::import(), ..ctx.clone() };
+    for session in &report.sessions {
+        match engine.history().imported_sessions().adopt_revert(&ctx, session) {
+            Ok(_) => {}
+            // It is used here meanwhile: then its position in the source no longer counts.
+            Err(EngineError::Store(StoreError::Busy(_) | StoreError::NoSession(_))) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(())
+}
+
+/// OpenCode's data directory in one of the usual places; on a terminal, after a question.
+fn find_usual_source(ui: &mut Ui, app: &CliApp) -> Result<PathBuf, CliError> {
+    let home = app.user_git_config().home.as_ref().map(|home| home.join(".local/share"));
+    let named = app.environment_variables().iter().find(|(name, _)| name == "XDG_DATA_HOME");
+    let named = named.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute());
+    let mut places: Vec<PathBuf> =
+        named.into_iter().chain(home).map(|place| place.join("opencode")).collect();
+    places.dedup();
+    let shown = |place: &PathBuf| text::sanitize_line(&place.to_string_lossy());
+    let Some(found) = places.iter().find(|place| place.is_dir()) else {
+        let places: Vec<String> = places.iter().map(shown).collect();
+        return Err(CliError::Refused {
+            what: format!("no data of OpenCode in {}", places.join(" or ")),
+            hint: Some("`turnstone import SOURCE` imports from another place".to_owned()),
+        });
+    };
+    let question = format!("import the sessions in {}?", shown(found));
+    if ui.can_ask() && !ui.confirm(&question)? {
+        return Err(CliError::Refused { what: "aborted: not confirmed".to_owned(), hint: None });
+    }
+    Ok(found.clone())
 }
 
 fn print_report(ui: &mut Ui, report: &ImportReport, full: bool) -> Result<(), CliError> {

@@ -5,7 +5,7 @@ use turnstone_engine::{Engine, UndoAspect, UndoOptions, UndoPlan};
 use turnstone_store::Context;
 
 use crate::app::CliApp;
-use crate::command::undo::{ConflictHints, UndoResult, print_operation};
+use crate::command::undo::{UndoHints, UndoResult, print_operation};
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
@@ -17,7 +17,7 @@ use crate::ui::Ui;
 /// Go to an earlier or later point of a session
 ///
 /// POINT is a checkpoint, a turn (its end; `before:TURN` is its start) or an operation, as shown by
-/// `turnstone log --all`, also on an abandoned branch. Turns after the point are undone, and turns
+/// `turnstone log --all`, also on an abandoned branch; `@2` is the second newest turn. Turns after the point are undone, and turns
 /// before it are redone. Your own changes stay, as with `undo`. All overwritten content is saved first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone jump before:trn_0197c2 --dry-run\n  \
@@ -52,9 +52,10 @@ pub(crate) struct JumpArgs {
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &JumpArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
-    let session =
-        session_lookup::resolve_session_or_newest(app, &engine, &ctx, args.session.as_ref())?;
-    let point = point_lookup::resolve_point(&engine, &ctx, &session, &args.point)?;
+    let wanted = args.session.as_ref();
+    let (session, point) =
+        session_lookup::resolve_session_of_point(app, &engine, &ctx, wanted, &args.point)?;
+    let point = point_lookup::resolve_point(&engine, &ctx, &session, &point)?;
     let scope = match (args.files, args.conversation) {
         (true, _) => UndoAspect::Files,
         (false, true) => UndoAspect::Conversation,
@@ -64,10 +65,13 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &JumpArgs) -> Result<ProgramE
     let plan = engine.history().plan_jump(&ctx, &session.id, &point, &options)?;
     let newest = newest_turn(&engine, &ctx, &plan)?;
     let shown = match args.dry_run {
-        true => UndoResult::predicted(&plan),
-        false => UndoResult::applied(&plan, engine.history().apply(&app.context(), &plan)?),
+        true => {
+            engine.history().check(&ctx, &plan)?;
+            UndoResult::predicted(&plan, scope)
+        }
+        false => UndoResult::applied(&plan, scope, engine.history().apply(&app.context(), &plan)?),
     };
-    let hints = ConflictHints::collect(&engine, &ctx, &plan)?;
+    let hints = UndoHints::collect(app, &engine, &ctx, &plan)?;
     let exit = print_operation(ui, &shown, &hints)?;
     print_head_position(ui, &plan, args.dry_run);
     if let Some(turn) = newest.filter(|_| !args.dry_run) {

@@ -7,7 +7,7 @@ use turnstone_core::permission::{
     decide_gate,
 };
 use turnstone_core::redact::redact_text;
-use turnstone_engine::{EffectiveRules, PermissionError};
+use turnstone_engine::{EffectiveRules, PermissionError, RuleSubject};
 use turnstone_store::WriteOutcome;
 
 use super::todo::find_session_or_newest;
@@ -46,9 +46,11 @@ pub(crate) enum PermissionCommand {
     ///
     /// Uses the rules of the newest session of this directory and of its parents. A `deny` in your own
     /// configuration is final. Otherwise the last source with a matching rule decides, in this order:
-    /// built-in defaults, agent, your configuration, files of the project, stored project rules,
-    /// session, denials of parent sessions, approvals. For revert, worktree, start, delete, forget and
-    /// checkpoint, the result depends on the caller: you, or a tool. Secrets in patterns are hidden.
+    /// built-in defaults, built-in rules of the agent, your configuration, files of the project, the
+    /// agent's rules in these two, stored project rules, session, denials of parent sessions, approvals. You
+    /// are asked about everything that an agent wants which is neither built in nor configured, unless an
+    /// approval allows it. For revert, worktree, start, delete, forget and checkpoint, the result depends on
+    /// the caller: you, or a tool. Secrets in patterns are hidden.
     #[command(after_help = "Example:\n  turnstone permission explain bash \"rm -r build\"")]
     Explain {
         /// Permission, such as bash, edit or read
@@ -58,6 +60,9 @@ pub(crate) enum PermissionCommand {
         /// Session ID or unique prefix [default: the newest session of this directory]
         #[arg(long, value_name = "ID")]
         session: Option<IdPrefix>,
+        /// Agent to check [default: the agent of the session's newest prompt]
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
     },
     /// List pending permission requests
     #[command(after_help = "Example:\n  turnstone permission pending")]
@@ -132,8 +137,8 @@ pub(crate) fn run(
         PermissionCommand::Revoke { permission, pattern, project } => {
             revoke(ui, app, (permission, pattern), project.as_ref())
         }
-        PermissionCommand::Explain { permission, pattern, session } => {
-            explain(ui, app, (permission, pattern), session.as_ref())
+        PermissionCommand::Explain { permission, pattern, session, agent } => {
+            explain(ui, app, (permission, pattern), (session.as_ref(), agent.as_deref()))
         }
         PermissionCommand::Pending => pending(ui, app),
         PermissionCommand::Reply { request, answer, message } => {
@@ -152,8 +157,9 @@ pub(crate) fn run(
 }
 
 fn list(ui: &mut Ui, app: &CliApp, project: Option<&IdPrefix>) -> Result<ProgramExit, CliError> {
-    let (store, ctx) = (app.open_store()?, app.context());
-    let project = project_flag::resolve_project_or_current(app, &store, &ctx, project)?;
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let store = engine.store();
+    let project = project_flag::resolve_project_or_current(app, &engine, &ctx, project)?;
     let (rules, here) = store.read(&ctx, |r| {
         Ok((r.projects().approved_rules(&project)?, r.projects().find(&project)?))
     })?;
@@ -190,8 +196,9 @@ fn revoke(
     project: Option<&IdPrefix>,
 ) -> Result<ProgramExit, CliError> {
     require_person(app)?;
-    let (store, ctx) = (app.open_store()?, app.context());
-    let project = project_flag::resolve_project_or_current(app, &store, &ctx, project)?;
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let store = engine.store();
+    let project = project_flag::resolve_project_or_current(app, &engine, &ctx, project)?;
     let rule = PermissionRule::new(permission, pattern, RuleAction::Allow);
     let outcome =
         store.write(&ctx, move |tx| tx.projects().withdraw_rule(&project, &rule)).wait()?;
@@ -214,32 +221,49 @@ fn explain(
     ui: &mut Ui,
     app: &CliApp,
     (permission, pattern): (&str, &str),
-    session: Option<&IdPrefix>,
+    (session, agent): (Option<&IdPrefix>, Option<&str>),
 ) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
-    let session = find_session_or_newest(app, engine.store(), &ctx, session)?;
+    let session = find_session_or_newest(app, &engine, &ctx, session)?;
+    let rules = engine.permissions().rules();
     let rules = match &session {
-        Some(id) => engine.permissions().rules().effective(&ctx, id)?,
+        Some(id) => rules.resolve(&ctx, RuleSubject::Session { session: id, agent })?,
         None => {
-            let (directory, projects) =
-                (app.directory()?, engine.store().read(&ctx, |r| r.projects().list())?);
-            let root = ProjectLocation::find(&projects, directory).root;
-            EffectiveRules::from(engine.permissions().rules().base_in(directory, &[root])?)
+            let directory = app.directory()?;
+            let roots = [ProjectLocation::find(&engine, &ctx, directory)?.root];
+            rules.resolve(&ctx, RuleSubject::Directory { directory, roots: &roots, agent })?
         }
     };
     if let Some(gate) = GatedOperation::parse(permission) {
         return explain_gate(ui, &rules, gate, pattern);
     }
-    let decision = without_secrets(rules.explain(permission, pattern));
-    let each = rules.explain_each(permission, pattern);
+    let names = match &session {
+        Some(id) => engine.permissions().list_names(&ctx, id, (permission, pattern))?,
+        None => vec![pattern.to_owned()],
+    };
+    let rules = rules.with_real_prefixes()?;
+    let strictness = |name: &&String| match rules.explain(permission, name).action {
+        RuleAction::Deny => 0,
+        RuleAction::Ask => 1,
+        RuleAction::Allow => 2,
+    };
+    let name = names.iter().min_by_key(strictness).map_or(pattern, String::as_str);
+    let decision = without_secrets(rules.explain(permission, name));
+    let each = rules.explain_each(permission, name);
     let each: Vec<RuleExplanation> = each.into_iter().map(without_secrets).collect();
     if ui.wants_json() {
         let mut value = json!(decision);
         value["layers"] = json!(each);
+        if name != pattern {
+            value["name"] = json!(name);
+        }
         ui.print_json(&value)?;
         return Ok(ProgramExit::Ok);
     }
     ui.print_line(&explanation_line(&decision))?;
+    if name != pattern {
+        ui.print_note(&format!("decided for another name of it: {}", text::sanitize_line(name)));
+    }
     for other in each.iter().rev().filter(|other| **other != decision) {
         ui.print_line(&format!("  overrides {}", explanation_line(other)))?;
     }
@@ -277,15 +301,15 @@ fn without_secrets(mut explanation: RuleExplanation) -> RuleExplanation {
 fn explanation_line(decision: &RuleExplanation) -> String {
     let line = match (&decision.rule, decision.source) {
         (Some(rule), Some(source)) => format!(
-            "{}: {} {:?}, rule {} of {}{}",
+            "{}, by rule {} of {}{}: permission {}, pattern {:?}",
             decision.action.as_str(),
-            rule.permission,
-            rule.pattern,
             decision.index.unwrap_or_default() + 1,
             source.as_str(),
             if decision.is_final { " (final)" } else { "" },
+            rule.permission,
+            rule.pattern,
         ),
-        _ => format!("{}: no rule matches", decision.action.as_str()),
+        _ => format!("{}, because no rule matches", decision.action.as_str()),
     };
     text::sanitize_line(&line)
 }
@@ -355,14 +379,11 @@ fn reply(
         PermissionAnswer::Always => PermissionReply::Always,
         PermissionAnswer::Reject => PermissionReply::Reject,
     };
-    let base = engine.permissions().rules().base(&ctx, &request.session)?;
     let done =
-        engine.permissions().reply(&ctx, id, answer, message, &base).map_err(
-            |error| match error {
-                PermissionError::Engine(error) => error.into(),
-                PermissionError::Reply(error) => refused(error.to_string()),
-            },
-        )?;
+        engine.permissions().reply(&ctx, id, answer, message).map_err(|error| match error {
+            PermissionError::Engine(error) => error.into(),
+            PermissionError::Reply(error) => refused(error.to_string()),
+        })?;
     if ui.wants_json() {
         let resolved: Vec<String> = done.resolved.iter().map(ToString::to_string).collect();
         ui.print_json(&json!({ "granted": done.granted, "resolved": resolved }))?;
@@ -380,7 +401,7 @@ fn set(
 ) -> Result<ProgramExit, CliError> {
     require_person(app)?;
     let (engine, ctx) = (app.open_engine()?, app.context());
-    let project = project_flag::resolve_project_or_current(app, engine.store(), &ctx, project)?;
+    let project = project_flag::resolve_project_or_current(app, &engine, &ctx, project)?;
     engine.permissions().rules().set(&ctx, &project, rule)?;
     if ui.wants_json() {
         ui.print_json(&json!(rule))?;
@@ -399,7 +420,7 @@ fn unset(
 ) -> Result<ProgramExit, CliError> {
     require_person(app)?;
     let (engine, ctx) = (app.open_engine()?, app.context());
-    let project = project_flag::resolve_project_or_current(app, engine.store(), &ctx, project)?;
+    let project = project_flag::resolve_project_or_current(app, &engine, &ctx, project)?;
     let label = format!("{} {:?}", rule.permission, rule.pattern);
     if !engine.permissions().rules().unset(&ctx, &project, rule)? {
         return Err(CliError::Refused {

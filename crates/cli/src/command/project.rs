@@ -7,7 +7,7 @@ use turnstone_core::model::Project;
 use turnstone_engine::{Engine, ProjectRemovalPlan};
 
 use crate::app::CliApp;
-use crate::command::worktree;
+use crate::command::{session, worktree};
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
@@ -86,7 +86,9 @@ pub(crate) fn run(
 fn list(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let listed = app.open_engine()?.projects().list(&app.context())?;
     if ui.wants_json() {
-        ui.print_json(&serde_json::to_value(&listed)?)?;
+        let mut listed = serde_json::to_value(&listed)?;
+        listed.as_array_mut().into_iter().flatten().for_each(rename_own_fields);
+        ui.print_json(&listed)?;
         return Ok(ProgramExit::Ok);
     }
     let mut grid = TextTable::new(&[
@@ -109,6 +111,21 @@ fn list(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
         ui.print_hint("if a project has moved, run `turnstone project relink ID DIR`");
     }
     Ok(ProgramExit::Ok)
+}
+
+/// Gives the fields that OpenCode's projects do not have the names that all of our own fields have.
+fn rename_own_fields(listed: &mut Value) {
+    let Some(project) = listed["project"].as_object_mut() else { return };
+    let names = [
+        ("recordedRoots", "recorded_roots"),
+        ("importedPermission", "imported_permission"),
+        ("importedApprovals", "imported_approvals"),
+    ];
+    for (stored, shown) in names {
+        if let Some(value) = project.remove(stored) {
+            project.insert(shown.to_owned(), value);
+        }
+    }
 }
 
 /// Resolves a project.
@@ -167,11 +184,10 @@ fn remove(ui: &mut Ui, app: &CliApp, args: &ProjectRemoveArgs) -> Result<Program
         .projects()
         .remove(&ctx, &project.id, args.force)
         .map_err(worktree::worktree_error)?;
-    // Purge the rows now; if this is interrupted, the next maintenance finishes it.
-    while !engine.store().maintenance().purge_deleted(&ctx, 64)? {}
     if ui.wants_json() {
         print_plan(ui, &done.removal)?;
     }
+    session::finish_deletions(ui, app, &engine)?;
     for (store, who) in &done.kept {
         ui.print_note(&format!("snapshot store {store} was kept: in use by {who}"));
     }

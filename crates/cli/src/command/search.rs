@@ -38,6 +38,10 @@ pub(crate) struct SearchArgs {
     #[arg(long, short, value_name = "KIND", value_parser = kinds())]
     kind: Vec<SearchKind>,
 
+    /// Search only what this actor wrote
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
+
     /// Include archived sessions
     #[arg(long)]
     archived: bool,
@@ -63,21 +67,26 @@ fn kinds() -> impl TypedValueParser<Value = SearchKind> {
 ///
 /// The error of the store.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &SearchArgs) -> Result<ProgramExit, CliError> {
-    let (store, ctx) = (app.open_store()?, app.context());
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let store = engine.store();
     let mut query = SearchQuery::new(args.words.join(" "));
     if let Some(wanted) = &args.project {
         query.filter.project =
-            Some(project_flag::resolve_project_or_current(app, &store, &ctx, wanted.as_ref())?);
+            Some(project_flag::resolve_project_or_current(app, &engine, &ctx, wanted.as_ref())?);
     }
     query.filter.session =
-        args.session.as_ref().map(|prefix| prefix.resolve_session(&store, &ctx)).transpose()?;
+        args.session.as_ref().map(|prefix| prefix.resolve_session(store, &ctx)).transpose()?;
     query.filter.kinds.clone_from(&args.kind);
     query.filter.archived = args.archived;
+    query.filter.actor.clone_from(&args.actor);
     query.cursor.clone_from(&args.cursor);
     query.limit = args.limit as usize;
-    let page = store.search_index().query(&ctx, &query)?;
+    let page = store.session_search().query(&ctx, &query)?;
     if ui.wants_json() {
-        ui.print_json(&Value::Array(page.hits.iter().map(hit_json).collect()))?;
+        let hits: Vec<Value> = page.hits.iter().map(hit_json).collect();
+        ui.print_json(&json!({
+            "hits": hits, "next_cursor": page.next, "capped": page.capped, "behind": page.behind,
+        }))?;
     } else {
         print_hits(ui, app, &page)?;
     }
@@ -89,10 +98,10 @@ fn hit_json(hit: &SearchHit) -> Value {
     let matches: Vec<[usize; 2]> =
         hit.snippet.matches.iter().map(|range| [range.start, range.end]).collect();
     json!({
-        "sessionID": hit.session,
+        "session": hit.session,
         "title": hit.title,
-        "messageID": hit.message,
-        "partID": hit.part,
+        "message": hit.message,
+        "part": hit.part,
         "kind": hit.kind.name(),
         "time": hit.time,
         "rank": hit.rank,
@@ -176,7 +185,7 @@ fn print_remaining(ui: &mut Ui, args: &SearchArgs, page: &SearchPage) {
         let events = number_format::format_counted(page.behind, "event");
         ui.print_dim_note(&format!("not indexed yet: the newest {events}"));
     }
-    if let Some(cursor) = &page.next {
+    if let Some(cursor) = page.next.as_ref().filter(|_| !ui.wants_json()) {
         ui.print_hint(&format!("for more results, add `--cursor {cursor}`"));
     }
 }

@@ -7,23 +7,30 @@ use turnstone_core::id::TurnId;
 use turnstone_core::model::{Project, Session};
 use turnstone_core::operation::SessionHead;
 use turnstone_engine::Engine;
-use turnstone_snapshot::SnapshotError;
-use turnstone_store::Context;
+use turnstone_snapshot::{JournalState, SnapshotError, StoreStatus};
+use turnstone_store::{ChangeSetRow, Context, TurnRow};
 
 use crate::app::CliApp;
-use crate::command::snapshot::open_existing_store;
+use crate::command::fork::origin_json;
+use crate::command::log::read_prompt;
+use crate::command::snapshot::{describe_journal_problem, open_existing_store};
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
+use crate::joined_clone;
 use crate::number_format;
 use crate::project_location::ProjectLocation;
 use crate::session_lookup;
 use crate::text;
+use crate::trace_probe::TracingState;
 use crate::ui::{HEADING_STYLE, ID_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style};
 
 /// Show project, session, running commands and whether undo works here
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone status --json")]
 pub(crate) struct StatusArgs {}
+
+/// Shown width of a prompt.
+const MAX_PROMPT_WIDTH: usize = 40;
 
 /// Everything `status` prints.
 struct StatusReport {
@@ -33,8 +40,13 @@ struct StatusReport {
     session: Option<Session>,
     running: Option<TurnId>,
     head: Option<SessionHead>,
+    /// The turn that the head is before, and its prompt.
+    next_turn: Option<(TurnId, Option<String>)>,
     /// Sessions with a running command in this root.
     running_sessions: Vec<String>,
+    /// Sessions whose changes in this root are not recorded yet.
+    pending_sessions: Vec<String>,
+    tracing: TracingState,
 }
 
 /// Whether undo works here.
@@ -42,17 +54,21 @@ struct UndoAvailability {
     root: String,
     /// Why undo is not available.
     refused: Option<String>,
+    /// What can be done about that.
+    hint: Option<String>,
     /// The process that owns the store, if another one does.
     store_owner: Option<String>,
     /// ID of the store.
     store: Option<String>,
+    /// What its owner watches; `None` if it cannot be asked.
+    watcher: Option<StoreStatus>,
 }
 
 /// Prints the status.
 ///
 /// # Errors
 ///
-/// The ledger cannot be read.
+/// The database cannot be read.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, _: &StatusArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
@@ -61,6 +77,12 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, _: &StatusArgs) -> Result<ProgramEx
         ui.print_json(&status_json(&report))?;
     } else {
         print_status(ui, &report)?;
+        if let Some(project) = &report.project {
+            joined_clone::print_joined_clone(ui, &engine, &ctx, project, app.directory()?)?;
+        }
+        if let Some(hint) = &report.undo.hint {
+            ui.print_hint(hint);
+        }
     }
     Ok(ProgramExit::Ok)
 }
@@ -68,22 +90,38 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, _: &StatusArgs) -> Result<ProgramEx
 fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<StatusReport, CliError> {
     let directory = app.directory()?;
     let cover = check_undo_availability(app, directory);
-    let session = session_lookup::find_newest_session(app, engine.store(), ctx)?;
-    let store = cover.store.clone();
+    let tracing = TracingState::probe(app)?;
+    let here = ProjectLocation::find(engine, ctx, directory)?.project;
+    let session = session_lookup::find_newest_session(app, engine, ctx)?;
+    // The store of the directory may not be readable, for example on a full disk.
+    let mut open = engine.store().read(ctx, |r| r.change_sets().list_open(None))?;
+    open.retain(|ChangeSetRow { set, .. }| match &cover.store {
+        Some(store) => set.root.store == *store,
+        None => directory.starts_with(&set.root.path),
+    });
+    let (mut at_work, mut pending) = (Vec::new(), Vec::new());
+    for ChangeSetRow { set, .. } in open {
+        let turns = engine.store().read(ctx, |r| r.turns().list(&set.session))?;
+        let is_open = turns.iter().any(|turn| turn.id == set.turn && turn.state.is_open());
+        let runs = is_open && engine.store().leases().is_held(ctx, &set.session)?;
+        let sessions = if runs { &mut at_work } else { &mut pending };
+        sessions.push(set.session.to_string());
+    }
+    at_work.dedup();
+    pending.dedup();
     Ok(engine.store().read(ctx, |r| {
         let projects = r.projects().list()?;
-        let here = ProjectLocation::find(&projects, directory).project;
-        let (mut running, mut head, mut at_work) = (None, None, Vec::new());
+        let (mut running, mut head, mut next_turn) = (None, None, None);
         if let Some(session) = &session {
             let turns = r.turns().list(&session.id)?;
-            running = turns.into_iter().find(|turn| turn.state.is_open()).map(|turn| turn.id);
             head = r.sessions().head(&session.id)?;
+            let is_next =
+                |turn: &&TurnRow| head.as_ref().is_some_and(|it| it.message == turn.message);
+            if let Some(turn) = turns.iter().find(is_next) {
+                next_turn = Some((turn.id.clone(), read_prompt(r, &session.id, turn)?));
+            }
+            running = turns.into_iter().find(|turn| turn.state.is_open()).map(|turn| turn.id);
         }
-        if let Some(store) = &store {
-            let open = r.change_sets().list_open(Some(store))?;
-            at_work.extend(open.into_iter().map(|row| row.set.session.to_string()));
-        }
-        at_work.dedup();
         Ok(StatusReport {
             directory: directory.to_string_lossy().into_owned(),
             project: projects.into_iter().find(|project| Some(&project.id) == here.as_ref()),
@@ -91,7 +129,10 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
             session: session.clone(),
             running,
             head,
+            next_turn,
             running_sessions: at_work,
+            pending_sessions: pending,
+            tracing,
         })
     })?)
 }
@@ -100,20 +141,33 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
 fn check_undo_availability(app: &CliApp, directory: &Path) -> UndoAvailability {
     let here = || directory.to_string_lossy().into_owned();
     match open_existing_store(app, directory) {
+        // The engine of this process may own the store; then no other process does.
         Ok(handle) => UndoAvailability {
+            // Only another process can be watching: this one has just opened the store.
+            watcher: if handle.is_owner() { None } else { handle.maintenance().status().ok() },
             root: handle.location().root.to_string_lossy().into_owned(),
             refused: None,
-            store_owner: (!handle.is_owner()).then(|| handle.owner_description()),
+            hint: None,
+            store_owner: (!handle.is_owner())
+                .then(|| handle.owner_description())
+                .filter(|owner| *owner != format!("process {}", std::process::id())),
             store: Some(handle.location().id.to_string()),
         },
-        Err(CliError::Snapshot(SnapshotError::Untracked(_))) => {
-            UndoAvailability { root: here(), refused: None, store_owner: None, store: None }
-        }
+        Err(CliError::Snapshot(SnapshotError::Untracked(_))) => UndoAvailability {
+            root: here(),
+            refused: None,
+            hint: None,
+            store_owner: None,
+            store: None,
+            watcher: None,
+        },
         Err(error) => UndoAvailability {
             root: here(),
             refused: Some(error.to_string()),
+            hint: error.hint(),
             store_owner: None,
             store: None,
+            watcher: None,
         },
     }
 }
@@ -126,23 +180,30 @@ fn status_json(report: &StatusReport) -> Value {
         session,
         running,
         head,
+        next_turn: _,
         running_sessions: at_work,
+        pending_sessions: pending,
+        tracing,
     } = report;
     json!({
         "directory": directory,
         "project": project.as_ref().map(|project| json!({
             "id": project.id, "name": project.name, "worktree": project.worktree,
+            "unconfirmed_clone": project.find_joined_clone(Path::new(directory)).is_some(),
         })),
         "root": cover.root,
         "covered": cover.refused.is_none(),
         "refused": cover.refused,
         "captured": cover.store.is_some(),
         "keeper": cover.store_owner,
+        "watcher": watcher_json(cover.watcher.as_ref()),
         "session": session.as_ref().map(|session| json!({
             "id": session.id, "title": session.title, "running": running, "head": head,
-            "summary": session.summary, "origin": session.origin,
+            "summary": session.summary, "origin": session.origin.as_ref().map(origin_json),
         })),
         "at_work": at_work,
+        "pending": pending,
+        "tracing": tracing.to_json(),
     })
 }
 
@@ -164,16 +225,17 @@ fn print_status(ui: &mut Ui, report: &StatusReport) -> Result<(), CliError> {
             apply_style(WARNING_STYLE, format!("not available: {}", text::sanitize_line(why)))
         }
         (None, None) => "available; nothing captured yet".to_owned(),
+        (None, Some(_)) if report.session.is_none() => {
+            "captures exist, but there is no session here to undo".to_owned()
+        }
         (None, Some(_)) => apply_style(SUCCESS_STYLE, "available"),
     };
     row("undo", undo)?;
-    match &report.undo.store_owner {
-        Some(owner) => row("store", format!("held by {}", text::sanitize_line(owner)))?,
-        None => row(
-            "watcher",
-            "off; captures scan all files (`turnstone snapshot watch` speeds them up)".to_owned(),
-        )?,
+    if let Some(owner) = &report.undo.store_owner {
+        row("store", format!("held by {}", text::sanitize_line(owner)))?;
     }
+    row("watcher", describe_watcher(report.undo.watcher.as_ref()))?;
+    row("tracing", text::sanitize_line(&report.tracing.describe()))?;
     let Some(session) = &report.session else {
         return row("session", "none yet".to_owned());
     };
@@ -189,13 +251,51 @@ fn print_status(ui: &mut Ui, report: &StatusReport) -> Result<(), CliError> {
         None => "none running".to_owned(),
     };
     row("turn", turn)?;
-    let head = match &report.head {
-        Some(head) => format!("before {}; `turnstone redo` moves forward", head.message),
-        None => "end of the conversation".to_owned(),
-    };
-    row("position", head)?;
+    row("position", describe_position(report))?;
     for session in &report.running_sessions {
         row("running", format!("session {session} runs a command in this directory"))?;
     }
+    for session in &report.pending_sessions {
+        let what = format!("changes of session {session} are not recorded yet");
+        row("pending", apply_style(WARNING_STYLE, what))?;
+    }
     Ok(())
+}
+
+fn watcher_json(watcher: Option<&StoreStatus>) -> Value {
+    let Some(StoreStatus { journal, files, memory }) = watcher else { return Value::Null };
+    json!({ "state": journal.state, "files": files, "folders": journal.watched, "memory": memory })
+}
+
+/// Whether captures look at what changed or at every file.
+fn describe_watcher(watcher: Option<&StoreStatus>) -> String {
+    let Some(StoreStatus { journal, files, memory }) = watcher else {
+        return "off; captures scan all files (`turnstone serve` or `turnstone snapshot watch` \
+                speeds them up)"
+            .to_owned();
+    };
+    match (journal.state, describe_journal_problem(journal.state)) {
+        (JournalState::Off, _) => "off; captures scan all files".to_owned(),
+        (JournalState::Starting, _) => "starting; the first capture scans all files".to_owned(),
+        (_, Some(why)) => format!("off; captures scan all files: {why}"),
+        (_, None) => {
+            let files = number_format::format_counted(*files, "file");
+            let folders = number_format::format_counted(journal.watched, "folder");
+            format!("on; {files} in {folders}, {}", number_format::format_size(*memory))
+        }
+    }
+}
+
+/// Where the head is, and what a redo does from there.
+fn describe_position(report: &StatusReport) -> String {
+    let redo = "`turnstone redo` restores what was undone";
+    match (&report.head, &report.next_turn) {
+        (Some(_), Some((turn, Some(prompt)))) => {
+            let prompt = text::truncate_to_width(prompt, MAX_PROMPT_WIDTH);
+            format!("before \"{prompt}\" ({turn}); {redo}")
+        }
+        (Some(_), Some((turn, None))) => format!("before turn {turn}; {redo}"),
+        (Some(head), None) => format!("before message {}; {redo}", head.message),
+        (None, _) => "end of the conversation".to_owned(),
+    }
 }

@@ -3,7 +3,8 @@
 use serde_json::json;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{ExtraFields, Todo};
-use turnstone_store::{Context, Store};
+use turnstone_engine::Engine;
+use turnstone_store::Context;
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -56,11 +57,12 @@ pub(crate) enum TodoCommand {
 ///
 /// [`CliError::Refused`] if the list has no such entry.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramExit, CliError> {
-    let (store, ctx) = (app.open_store()?, app.context());
-    let id = match find_session_or_newest(app, &store, &ctx, args.session.as_ref())? {
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let id = match find_session_or_newest(app, &engine, &ctx, args.session.as_ref())? {
         Some(id) => id,
-        None => return Err(session_lookup::no_session_error(app)),
+        None => return Err(session_lookup::no_session_error(app, &engine, &ctx)),
     };
+    let store = engine.store();
     let (todos, seq) =
         store.read(&ctx, |r| Ok((r.sessions().todos(&id)?, r.sessions().seq(&id)?)))?;
     let wanted = match &args.command {
@@ -91,14 +93,14 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &TodoArgs) -> Result<ProgramE
 /// As [`IdPrefix::resolve_session`].
 pub(super) fn find_session_or_newest(
     app: &CliApp,
-    store: &Store,
+    engine: &Engine,
     ctx: &Context,
     wanted: Option<&IdPrefix>,
 ) -> Result<Option<SessionId>, CliError> {
     if let Some(prefix) = wanted {
-        return prefix.resolve_session(store, ctx).map(Some);
+        return prefix.resolve_session(engine.store(), ctx).map(Some);
     }
-    Ok(session_lookup::find_newest_session(app, store, ctx)?.map(|session| session.id))
+    Ok(session_lookup::find_newest_session(app, engine, ctx)?.map(|session| session.id))
 }
 
 /// The new list; an entry with the same text keeps its state.

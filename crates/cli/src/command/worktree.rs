@@ -1,9 +1,10 @@
 //! `turnstone worktree`: git worktrees that Turnstone creates and removes.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use turnstone_core::id::ProjectId;
-use turnstone_engine::{Engine, WorktreeError, WorktreePlan, WorktreeRequest};
+use turnstone_core::model::Project;
+use turnstone_engine::{Engine, WorktreeError, WorktreeInfo, WorktreePlan, WorktreeRequest};
+use turnstone_store::Context;
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -89,10 +90,11 @@ pub(crate) fn run(
     command: &WorktreeCommand,
 ) -> Result<ProgramExit, CliError> {
     let engine = app.open_engine()?;
-    let project = engine.projects().open(&app.context(), app.directory()?)?.project.id;
+    // A refused command stores no project.
+    let project = engine.projects().find_or_derive(&app.context(), app.directory()?)?.project;
     match command {
         WorktreeCommand::Create(args) => create(ui, app, &engine, &project, args),
-        WorktreeCommand::List(_) => list(ui, app, &engine, &project),
+        WorktreeCommand::List(_) => list(ui, &engine, &project),
         WorktreeCommand::Reset(args) => {
             reset_or_remove(ui, app, &engine, &project, args, WorktreeChange::Reset)
         }
@@ -100,6 +102,24 @@ pub(crate) fn run(
             reset_or_remove(ui, app, &engine, &project, args, WorktreeChange::Remove)
         }
     }
+}
+
+/// Creates a worktree of the project of `directory`, which is stored only if that is possible.
+///
+/// # Errors
+///
+/// See [`WorktreeError`].
+pub(crate) fn create_worktree(
+    engine: &Engine,
+    ctx: &Context,
+    directory: &Path,
+    project: &Project,
+    new: &WorktreeRequest,
+) -> Result<WorktreeInfo, CliError> {
+    let worktrees = engine.projects().worktrees();
+    worktrees.check_source(project, new).map_err(worktree_error)?;
+    let stored = engine.projects().open(ctx, directory)?.project.id;
+    worktrees.create(ctx, &stored, new).map_err(worktree_error)
 }
 
 /// Adds a hint to a refusal.
@@ -134,16 +154,12 @@ fn create(
     ui: &mut Ui,
     app: &CliApp,
     engine: &Engine,
-    project: &ProjectId,
+    project: &Project,
     args: &WorktreeCreateArgs,
 ) -> Result<ProgramExit, CliError> {
     let WorktreeCreateArgs { name, from, detach } = args.clone();
     let new = WorktreeRequest { name, detached: detach, from };
-    let created = engine
-        .projects()
-        .worktrees()
-        .create(&app.context(), project, &new)
-        .map_err(worktree_error)?;
+    let created = create_worktree(engine, &app.context(), app.directory()?, project, &new)?;
     match ui.wants_json() {
         true => ui.print_json(&serde_json::to_value(&created)?)?,
         false => ui.print_line(&created.directory.display().to_string())?,
@@ -153,14 +169,8 @@ fn create(
     Ok(ProgramExit::Ok)
 }
 
-fn list(
-    ui: &mut Ui,
-    app: &CliApp,
-    engine: &Engine,
-    project: &ProjectId,
-) -> Result<ProgramExit, CliError> {
-    let listed =
-        engine.projects().worktrees().list(&app.context(), project).map_err(worktree_error)?;
+fn list(ui: &mut Ui, engine: &Engine, project: &Project) -> Result<ProgramExit, CliError> {
+    let listed = engine.projects().worktrees().list(project).map_err(worktree_error)?;
     if ui.wants_json() {
         ui.print_json(&serde_json::to_value(&listed)?)?;
         return Ok(ProgramExit::Ok);
@@ -189,12 +199,16 @@ fn reset_or_remove(
     ui: &mut Ui,
     app: &CliApp,
     engine: &Engine,
-    project: &ProjectId,
+    project: &Project,
     args: &WorktreeTargetArgs,
     change: WorktreeChange,
 ) -> Result<ProgramExit, CliError> {
     let WorktreeTargetArgs { worktree, force, dry_run } = args;
     let ctx = app.context();
+    if engine.store().read(&ctx, |r| r.projects().find(&project.id))?.is_none() {
+        return Err(worktree_error(WorktreeError::NotOurs(worktree.clone())));
+    }
+    let project = &project.id;
     if *dry_run {
         let plan = match change {
             WorktreeChange::Reset => {
@@ -260,7 +274,7 @@ fn print_plan(ui: &mut Ui, plan: &WorktreePlan, force: bool) -> Result<ProgramEx
     if plan.lost.is_empty() {
         return Ok(ProgramExit::Ok);
     }
-    ui.print_note(&format!("the worktree has {}; a snapshot would be taken first", plan.lost));
+    ui.print_note(&format!("the worktree has {}; its files would be captured first", plan.lost));
     match force {
         true => Ok(ProgramExit::Ok),
         false => {

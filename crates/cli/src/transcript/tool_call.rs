@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 use turnstone_core::model::{ToolPart, ToolState, ToolTime};
+use turnstone_process::signal_name;
 
 use super::message_part::first_lines;
 use super::transcript_lines::TranscriptDetail;
@@ -35,21 +36,32 @@ pub(super) fn tool_call_lines(
     detail: TranscriptDetail,
 ) -> Vec<String> {
     let full = detail == TranscriptDetail::Full;
-    let (mark, status, input, output, time) = match &tool.state {
-        ToolState::Pending { input, .. } => {
-            (apply_style(WARNING_STYLE, "…"), " (not started)", input, "", None)
+    let (mut output, exit) = (tool.output().unwrap_or_default().to_owned(), tool.exit_code());
+    let (mark, status, time) = match &tool.state {
+        ToolState::Pending { .. } => {
+            (apply_style(WARNING_STYLE, "…"), " (not started)".to_owned(), None)
         }
-        ToolState::Running { input, time, .. } => {
-            (apply_style(WARNING_STYLE, "…"), " (running)", input, "", Some(time))
+        ToolState::Running { time, .. } => {
+            (apply_style(WARNING_STYLE, "…"), " (running)".to_owned(), Some(time))
         }
-        ToolState::Completed { input, output, time, .. } => {
+        ToolState::Completed { time, .. } => {
             let cleared = if time.compacted.is_some() { " (output cleared)" } else { "" };
-            (apply_style(SUCCESS_STYLE, "✓"), cleared, input, output.as_str(), Some(time))
+            match exit.filter(|code| *code != 0) {
+                Some(code) => {
+                    let how = tool.signal().map(signal_name);
+                    let how = how.unwrap_or_else(|| format!("exit code {code}"));
+                    let status = format!(" ({how}){cleared}");
+                    (apply_style(ERROR_STYLE, "✗"), status, Some(time))
+                }
+                None => (apply_style(SUCCESS_STYLE, "✓"), cleared.to_owned(), Some(time)),
+            }
         }
-        ToolState::Error { input, error, time, .. } => {
-            (apply_style(ERROR_STYLE, "✗"), " (failed)", input, error.as_str(), Some(time))
+        ToolState::Error { error, time, .. } => {
+            output = format!("{error}\n{output}");
+            (apply_style(ERROR_STYLE, "✗"), " (failed)".to_owned(), Some(time))
         }
     };
+    let input = tool.input();
     let name = sanitize_line(&tool.tool);
     let took = format_call_duration(time);
     let used = 4 + crate::text::display_width(&name) + status.len() + took.len();
@@ -58,7 +70,7 @@ pub(super) fn tool_call_lines(
     let summary = if full { summary } else { truncate_to_width(&summary, room) };
     let mut lines =
         vec![format!("{mark} {}  {summary}{status}{took}", apply_style(ID_STYLE, name))];
-    let text = sanitize_block(output);
+    let text = sanitize_block(&output);
     let wrapped = wrap(text.trim_end(), width.map(|width| width.saturating_sub(4)));
     lines.extend(first_lines(&wrapped, if full { usize::MAX } else { MAX_OUTPUT_LINES }, "    "));
     lines

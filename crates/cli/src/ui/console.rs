@@ -8,11 +8,15 @@ use std::time::Duration;
 use clap::ColorChoice;
 use clap::error::ErrorKind;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use serde::Serialize;
 use serde_json::Value;
+use turnstone_core::lone_surrogates::encode_json;
 
 use super::output_stream::{LogWriter, OutputStream};
+use super::pager::{PagedOutput, find_pager};
 use super::style::{DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, apply_style};
 use super::table::TextTable;
+use crate::command::exec::quote_os_word;
 use crate::environment::{self, GlobalArgs, StartupEnvironment, StreamTarget};
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
@@ -31,11 +35,20 @@ pub(crate) struct Ui {
     width: Option<usize>,
     can_ask: bool,
     stderr_is_terminal: bool,
+    pager: Option<PagedOutput>,
+    /// Messages that are printed when the pager is closed.
+    deferred_notes: String,
+    /// How the program has to be started for the same data, with the flags that were given.
+    program: String,
 }
 
 impl Ui {
-    /// Creates the streams from environment and flags.
-    pub(crate) fn new(environment: &StartupEnvironment, globals: &GlobalArgs) -> Self {
+    /// Creates the streams from environment and flags; `is_paged` for a command whose output may be long.
+    pub(crate) fn new(
+        environment: &StartupEnvironment,
+        globals: &GlobalArgs,
+        is_paged: bool,
+    ) -> Self {
         let target = |found: StreamTarget| StreamTarget {
             colour: match globals.color {
                 ColorChoice::Always => true,
@@ -45,14 +58,26 @@ impl Ui {
             ..found
         };
         let terminal = environment.out.terminal;
+        let wants_pager = is_paged && terminal && !globals.json && !globals.no_pager;
+        let pager = find_pager(environment).filter(|_| wants_pager).map(PagedOutput::new);
+        let stdout: Box<dyn Write> = match &pager {
+            Some(pager) => Box::new(pager.clone()),
+            None => Box::new(io::stdout()),
+        };
         let width = globals.width.or(environment.width).map(usize::from);
         Self {
-            out: OutputStream::new(Box::new(io::stdout()), target(environment.out)),
+            out: OutputStream::new(stdout, target(environment.out)),
             err: OutputStream::new(Box::new(io::stderr()), target(environment.err)),
             json: globals.json,
             width: width.or_else(|| environment::terminal_width().filter(|_| terminal)),
             can_ask: environment.can_ask,
             stderr_is_terminal: environment.err.terminal,
+            pager,
+            deferred_notes: String::new(),
+            program: match &globals.data {
+                Some(data) => format!("turnstone --data {}", quote_os_word(data.as_os_str())),
+                None => "turnstone".to_owned(),
+            },
         }
     }
 
@@ -100,6 +125,11 @@ impl Ui {
         })
     }
 
+    /// True if the user can answer a question.
+    pub(crate) const fn can_ask(&self) -> bool {
+        self.can_ask
+    }
+
     /// True if stdout uses colours.
     pub(crate) const fn has_colour(&self) -> bool {
         self.out.has_colour()
@@ -134,7 +164,7 @@ impl Ui {
 
     /// Prints a JSON document with all unsafe characters escaped.
     pub(crate) fn print_json(&mut self, value: &Value) -> Result<(), CliError> {
-        let text = text::escape_json(&serde_json::to_string_pretty(value)?);
+        let text = text::escape_json(&encode_json(&serde_json::to_string_pretty(value)?));
         self.out
             .push_styled(&text)
             .and_then(|()| self.out.push_styled("\n"))
@@ -143,6 +173,11 @@ impl Ui {
 
     /// Prints a message to stderr.
     pub(crate) fn print_note(&mut self, text: &str) {
+        if self.pager.is_some() {
+            self.deferred_notes.push_str(text);
+            self.deferred_notes.push('\n');
+            return;
+        }
         // A failure to write messages does not stop the command.
         drop(self.out.flush());
         drop(self.err.push_styled(text).and_then(|()| self.err.push_styled("\n")));
@@ -156,7 +191,13 @@ impl Ui {
 
     /// Prints a hint to stderr.
     pub(crate) fn print_hint(&mut self, text: &str) {
+        let text = self.name_program(text);
         self.print_note(&format!("{} {text}", apply_style(SUCCESS_STYLE, "hint:")));
+    }
+
+    /// Gives the commands of a hint the flags without which they would be about other data.
+    fn name_program(&self, hint: &str) -> String {
+        hint.replace("`turnstone ", &format!("`{} ", self.program))
     }
 
     /// Asks a yes-or-no question; without a terminal the answer is no.
@@ -184,10 +225,55 @@ impl Ui {
         self.out.flush().map_err(CliError::Output)
     }
 
+    /// Writes the buffered output, waits until the reader has closed the pager, and prints the messages that
+    /// waited for that.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::Output`]. A pager that was closed early is no error.
+    pub(crate) fn finish(&mut self) -> Result<(), CliError> {
+        let flushed = self.flush();
+        match (self.close_pager(), flushed) {
+            (true, Err(error)) if error.exit_code() == ProgramExit::BrokenPipe => Ok(()),
+            (_, flushed) => flushed,
+        }
+    }
+
+    /// Waits until the reader has closed the pager; false if there is none.
+    fn close_pager(&mut self) -> bool {
+        let Some(pager) = self.pager.take() else { return false };
+        pager.finish();
+        let notes = std::mem::take(&mut self.deferred_notes);
+        drop(self.err.push_styled(&notes).and_then(|()| self.err.flush()));
+        true
+    }
+
     /// Prints an error with its causes and a hint.
     pub(crate) fn print_error(&mut self, error: &CliError) -> ProgramExit {
         let exit = error.exit_code();
+        if exit != ProgramExit::BrokenPipe {
+            // What was printed before the error is shown first.
+            drop(self.flush());
+        }
+        let was_paged = self.close_pager();
         if exit == ProgramExit::BrokenPipe {
+            return if was_paged { ProgramExit::Ok } else { exit };
+        }
+        let mut causes = Vec::new();
+        let mut cause = error.source();
+        while let Some(inner) = cause {
+            causes.push(inner.to_string());
+            cause = inner.source();
+        }
+        if self.json {
+            let report = ErrorReport {
+                kind: exit.error_kind(),
+                message: error.to_string(),
+                causes,
+                hint: error.hint().map(|hint| self.name_program(&hint)),
+            };
+            drop(self.flush());
+            report.write(&mut self.err);
             return exit;
         }
         self.print_note(&format!(
@@ -195,15 +281,43 @@ impl Ui {
             apply_style(ERROR_STYLE, "error:"),
             text::sanitize_block(&error.to_string())
         ));
-        let mut cause = error.source();
-        while let Some(inner) = cause {
-            self.print_note(&format!("  {}", text::sanitize_block(&inner.to_string())));
-            cause = inner.source();
+        for cause in causes {
+            self.print_note(&format!("  {}", text::sanitize_block(&cause)));
         }
         if let Some(hint) = error.hint() {
             self.print_hint(&hint);
         }
         exit
+    }
+}
+
+/// An error as JSON: one line on stderr, the last one.
+#[derive(Serialize)]
+struct ErrorReport {
+    kind: &'static str,
+    message: String,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    causes: Vec<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<String>,
+}
+
+impl ErrorReport {
+    /// Writes the line; a failure to write messages does not stop the command.
+    fn write(&self, stream: &mut OutputStream) {
+        let line = serde_json::to_string(&serde_json::json!({ "error": self })).unwrap_or_default();
+        let line = text::escape_json(&line);
+        drop(stream.push_styled(&line).and_then(|()| stream.push_styled("\n")));
+        drop(stream.flush());
+    }
+
+    /// A usage error: its first paragraph says what is wrong, the others what is right.
+    fn from_usage(rendered: &str) -> Self {
+        let text = rendered.strip_prefix("error: ").unwrap_or(rendered);
+        let (message, hint) = text.split_once("\n\n").unwrap_or((text, ""));
+        let hint = Some(hint.trim().to_owned()).filter(|hint| !hint.is_empty());
+        let kind = ProgramExit::Usage.error_kind();
+        Self { kind, message: message.trim().to_owned(), causes: Vec::new(), hint }
     }
 }
 
@@ -221,6 +335,11 @@ pub(crate) fn show_usage(environment: &StartupEnvironment, error: &clap::Error) 
             | ErrorKind::DisplayVersion
             | ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand
     );
+    let options = environment.args.iter().take_while(|word| *word != "--");
+    if error.use_stderr() && !is_help && options.into_iter().any(|word| word == "--json") {
+        ErrorReport::from_usage(&rendered.to_string()).write(&mut stream);
+        return exit;
+    }
     // All other kinds may quote arguments, which are not trusted.
     let written = match is_help {
         true => stream.write_own_ansi(&rendered.ansi().to_string()),

@@ -4,6 +4,7 @@
 
 mod console;
 mod output_stream;
+mod pager;
 mod style;
 mod table;
 

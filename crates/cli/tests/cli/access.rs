@@ -67,6 +67,7 @@ const ROWS: &[(&str, Check, &[&str])] = &[
     ("snapshot gc", Open, &[]),
     ("snapshot git-dir", Reads, &[]),
     ("snapshot list", Reads, &[]),
+    ("snapshot redo", Gate, &[]),
     ("snapshot restore", Gate, &["TREE"]),
     ("snapshot show", Reads, &[]),
     ("snapshot track", Open, &[]),
@@ -87,8 +88,16 @@ const ROWS: &[(&str, Check, &[&str])] = &[
 ];
 
 /// Covered by separate tests, with the files and turns they need.
-const ELSEWHERE: [&str; 7] =
-    ["forget", "jump", "undo", "redo", "snapshot undo", "worktree remove", "worktree reset"];
+const ELSEWHERE: [&str; 8] = [
+    "forget",
+    "jump",
+    "undo",
+    "redo",
+    "snapshot redo",
+    "snapshot undo",
+    "worktree remove",
+    "worktree reset",
+];
 
 fn run_in_turn(case: &CliFixture, args: &[&str]) -> ProgramOutput {
     case.run_command(case.command("p", args).env("TURNSTONE_SESSION", "ses_aaa1"))

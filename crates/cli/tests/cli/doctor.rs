@@ -30,18 +30,19 @@ fn doctor_reports_sound_data() {
       schema #, ## events
       ! git is not installed, or not in PATH
         hint: install git #.## or newer
+      tracing  on; what others change while a command runs is left alone
 
-    ✓ place
-    ✓ file
+    ✓ data directory
+    ✓ database file
     ✓ integrity
     ✓ schema
     ✓ settings
     ✓ references
     ✓ events
     ✓ sequences
-    ✓ values
-    ✓ files
-    ✓ texts
+    ✓ long values
+    ✓ files of long values
+    ✓ streamed text
     ✓ turns
     ✓ consumers
     ✓ projections

@@ -7,6 +7,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 use crate::fixture::{CliFixture, ProgramOutput, read_file};
+use crate::project_worktree::run_git;
 
 pub(crate) const TEST_PATH: &str = "/usr/local/bin:/usr/bin:/bin";
 
@@ -22,6 +23,11 @@ pub(crate) fn run_program_in(case: &CliFixture, place: &str, args: &[&str]) -> P
 /// A shell script as a turn.
 pub(crate) fn exec_shell(case: &CliFixture, script: &str) -> ProgramOutput {
     run_program(case, &["exec", "--", "sh", "-c", script])
+}
+
+/// A shell script as a turn whose changes cannot be distinguished from those of others.
+pub(crate) fn exec_untraced(case: &CliFixture, script: &str) -> ProgramOutput {
+    run_program(case, &["exec", "--no-trace", "--", "sh", "-c", script])
 }
 
 /// Starts the program and does not wait for it.
@@ -99,6 +105,45 @@ fn exec_passes_streams_and_exit_code_through() {
     assert_eq!((ran.code, ran.out.as_str()), (0, "through\n"));
 }
 
+fn count_sessions(case: &CliFixture) -> usize {
+    let listed = run_program(case, &["session", "list", "--all", "--json"]);
+    let listed: Value = serde_json::from_str(&listed.out).expect("JSON");
+    listed["sessions"].as_array().expect("a list").len()
+}
+
+/// Proves R33.
+#[test]
+fn command_that_cannot_start_leaves_no_session() {
+    let case = CliFixture::empty();
+    let script = case.path("p/script");
+    // The interpreter is a directory, which only the start itself finds out.
+    fs_err::write(&script, "#!/usr\n").expect("written");
+    assert_eq!(run_other_program(&["chmod", "+x", &script.to_string_lossy()]), 0);
+    for (command, code) in [("no-such-command", 127), ("/etc/passwd", 126), ("./script", 126)] {
+        let ran = run_program(&case, &["exec", "--", command]);
+        assert_eq!(ran.code, code, "{ran:?}");
+        assert!(ran.err.starts_with(&format!("turnstone: {command}")), "{ran:?}");
+        assert_eq!(count_sessions(&case), 0, "{command}");
+    }
+    exec_shell(&case, "true");
+    assert_eq!(run_program(&case, &["exec", "--", "no-such-command"]).code, 127);
+    assert_eq!(read_log(&case)["entries"].as_array().map(Vec::len), Some(1), "and no turn");
+}
+
+#[test]
+fn unknown_option_before_the_command_is_an_error() {
+    let case = CliFixture::empty();
+    for args in [&["exec", "--sesion", "x", "--", "true"][..], &["exec", "-x", "true"]] {
+        let ran = run_program(&case, args);
+        assert_eq!(ran.code, 2, "{ran:?}");
+        assert!(ran.err.contains("unexpected argument '-"), "{}", ran.err);
+    }
+    assert_eq!(count_sessions(&case), 0);
+    assert_eq!(run_program(&case, &["exec", "--", "-x"]).code, 127, "a command of that name");
+    assert_eq!(run_program(&case, &["exec", "sh", "-c", "exit 3"]).code, 3);
+    assert_eq!(run_program(&case, &["exec", "sh", "-c", "exit $#", "--", "--new", "x"]).code, 2);
+}
+
 #[test]
 fn exec_records_a_turn_in_session_and_project() {
     let case = CliFixture::empty();
@@ -109,7 +154,7 @@ fn exec_records_a_turn_in_session_and_project() {
     assert_eq!(log["entries"][0]["state"], "completed");
     let file = &log["entries"][0]["files"][0];
     assert_eq!((&file["path"], &file["status"]), (&"new".into(), &"A".into()));
-    assert_eq!((&file["evidence"], &file["additions"]), (&"window".into(), &1.into()));
+    assert_eq!((&file["evidence"], &file["additions"]), (&"traced".into(), &1.into()));
     let call = read_tool_call(&case);
     assert_eq!((&call["tool"], &call["state"]["status"]), (&"bash".into(), &"completed".into()));
     assert_eq!(call["state"]["output"], "hello\n");
@@ -147,7 +192,8 @@ fn killing_exec_ends_command_and_recovers_changes() {
     let case = CliFixture::empty();
     fs_err::write(case.path("p/kept"), "kept\n").expect("written");
     let script = "echo half > draft; echo $$ > ../pid; sleep 60; echo rest >> draft";
-    let mut child = start_program(&case, &["exec", "--", "sh", "-c", script]);
+    let args = ["exec", "--no-trace", "--", "sh", "-c", script];
+    let mut child = start_program(&case, &args);
     let pid = await_line(&case.path("pid"));
     child.kill().expect("killed");
     child.wait().expect("reaped");
@@ -160,7 +206,7 @@ fn killing_exec_ends_command_and_recovers_changes() {
     assert!(!Path::new("/proc").join(pid.trim()).exists(), "nobody writes any more");
     assert_eq!(read_tool_call(&case)["state"]["status"], "error");
     let ran = run_program(&case, &["undo"]);
-    assert_eq!((ran.code, ran.out.as_str()), (0, "removed    draft  (window)\n"));
+    assert_eq!((ran.code, ran.out.as_str()), (0, "removed    draft\n"));
     assert!(!case.path("p/draft").exists());
     assert_eq!(read_file(&case.path("p/kept")), "kept\n");
 }
@@ -211,7 +257,7 @@ fn exec_gives_its_command_a_pty() {
     assert_eq!(output.status.code(), Some(5), "{output:?}");
     assert!(read_file(&case.path("p/terminal")).starts_with("/dev/pts/"));
     let shown = String::from_utf8_lossy(&output.stdout).into_owned();
-    assert!(shown.contains("1 file changed; `turnstone undo` reverts this"), "{shown}");
+    assert!(shown.contains("1 file changed; `turnstone undo` undoes this"), "{shown}");
 }
 
 /// Proves R6.
@@ -221,11 +267,39 @@ fn exec_in_uncaptured_directory_warns_of_no_undo() {
     fs_err::create_dir_all(case.path("home")).expect("made");
     let ran = run_program_in(&case, "home", &["exec", "--", "sh", "-c", "echo x > new; exit 2"]);
     assert_eq!(ran.code, 2);
-    assert_eq!(ran.err, "turnstone: undo is not available in ~/home; the command runs anyway\n");
+    let (note, hint) = ran.err.split_once('\n').expect("two lines");
+    assert_eq!(note, "turnstone: undo is not available in ~/home; the command runs anyway");
+    assert!(hint.contains("use `turnstone snapshot track --force`"), "{}", ran.err);
     let ran = run_program_in(&case, "home", &["status"]);
     assert!(ran.out.contains("not available"), "{}", ran.out);
+    assert!(ran.err.contains("use `turnstone snapshot track --force`"), "{}", ran.err);
     assert_eq!(run_program_in(&case, "home", &["undo"]).code, 0);
     assert_eq!(read_file(&case.path("home/new")), "x\n");
+
+    // What the message says works.
+    assert_eq!(run_program_in(&case, "home", &["snapshot", "track", "--force"]).code, 0);
+    let ran = run_program_in(&case, "home", &["exec", "--", "sh", "-c", "echo y > more"]);
+    assert_eq!((ran.code, ran.err.as_str()), (0, ""));
+    assert_eq!(run_program_in(&case, "home", &["undo"]).code, 0);
+    assert!(!case.path("home/more").exists() && case.path("home/new").exists());
+}
+
+/// Proves R33: a process in the background does not outlive its command, and that is said.
+#[test]
+fn background_processes_are_ended_and_reported() {
+    let case = CliFixture::empty();
+    let ran = exec_shell(
+        &case,
+        "sh -c 'echo $$ > ../pid; exec sleep 600' & while [ ! -s ../pid ]; do :; done",
+    );
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("turnstone: 1 background process ended with the command"), "{ran:?}");
+    assert!(ran.err.contains("`setsid`"), "{ran:?}");
+    let pid = await_line(&case.path("pid"));
+    let stat = fs_err::read_to_string(Path::new("/proc").join(pid.trim()).join("stat"));
+    assert!(stat.is_err() || stat.is_ok_and(|stat| stat.contains(") Z ")), "it does not run");
+    let help = run_program(&case, &["exec", "--help"]);
+    assert!(help.out.contains("background are ended when it exits"), "{}", help.out);
 }
 
 #[test]
@@ -317,4 +391,22 @@ fn abort_kills_command_that_ignores_sigterm() {
     assert_eq!(child.wait().expect("ends").code(), Some(137));
     assert_eq!(run_program(&case, &["undo"]).code, 0);
     assert!(!case.path("p/new").exists());
+}
+
+#[test]
+fn command_that_cannot_start_is_a_json_error_and_leaves_no_worktree() {
+    let case = CliFixture::empty();
+    run_git(&case.path("p"), &["init", "-q"]);
+    run_git(&case.path("p"), &["commit", "-q", "--allow-empty", "-m", "one"]);
+    let ran = run_program(&case, &["--json", "exec", "--worktree=wx", "--", "no-such-program"]);
+    assert_eq!(ran.code, 127, "{ran:?}");
+    let last = ran.err.lines().last().expect("a line");
+    let error: serde_json::Value =
+        serde_json::from_str(last).unwrap_or_else(|e| panic!("{e}: {ran:?}"));
+    assert!(
+        error["error"]["message"].as_str().is_some_and(|it| it.contains("no-such-program")),
+        "{error}"
+    );
+    let listed = run_program(&case, &["worktree", "list", "--json"]);
+    assert!(!listed.out.contains("wx"), "{listed:?}");
 }

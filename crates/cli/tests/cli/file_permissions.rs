@@ -75,8 +75,10 @@ fn stored_files_are_private_whatever_the_umask() {
         let case = CliFixture::empty();
         fs_err::create_dir_all(case.path("run")).expect("made");
         run_all_writing_commands(&case, mask);
-        let id =
-            case.run_json(&["session", "list"])[0]["id"].as_str().expect("a session").to_owned();
+        let id = case.run_json(&["session", "list"])["sessions"][0]["id"]
+            .as_str()
+            .expect("a session")
+            .to_owned();
         // A file that was there before is closed, too.
         fs_err::write(case.path("old.json"), "").expect("written");
         for file in ["new.json", "old.json"] {

@@ -212,7 +212,7 @@ impl CliFixture {
 
 /// Every file below a directory with its bytes, to see that nothing changed.
 pub(crate) fn list_all_sessions(case: &CliFixture) -> Value {
-    case.run_json(&["session", "list", "--all", "--archived", "--children"])
+    case.run_json(&["session", "list", "--all", "--archived", "--children"])["sessions"].take()
 }
 
 /// A file that a test wrote.

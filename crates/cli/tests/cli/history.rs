@@ -6,6 +6,7 @@ use serde_json::Value;
 
 use crate::exec::{exec_shell, read_log, run_program, run_program_in, start_program};
 use crate::fixture::{CliFixture, ProgramOutput, read_file};
+use crate::project_worktree::run_git;
 
 fn write_file(case: &CliFixture, name: &str, text: &str) {
     fs_err::write(case.path("p").join(name), text).expect("written");
@@ -23,13 +24,14 @@ fn parse_json(ran: &ProgramOutput) -> Value {
 /// A session of three commands, each of which writes `f`; its id and those of its turns.
 fn run_three_turns(case: &CliFixture) -> (String, Vec<String>) {
     write_file(case, "f", "0\n");
-    exec_shell(case, "echo 1 >> f");
+    assert_eq!(run_program(case, &["exec", "--new", "--", "sh", "-c", "echo 1 >> f"]).code, 0);
     let session = read_log(case)["session"].as_str().expect("a session").to_owned();
     for script in ["echo 2 >> f; echo g > g", "echo 3 >> f"] {
         let ran = run_program(case, &["exec", "--session", &session, "--", "sh", "-c", script]);
         assert_eq!(ran.code, 0, "{ran:?}");
     }
-    let entries = read_log(case)["entries"].as_array().expect("entries").clone();
+    let log = parse_json(&run_program(case, &["log", &session, "--json"]));
+    let entries = log["entries"].as_array().expect("entries").clone();
     let turns = entries.iter().map(|it| it["id"].as_str().expect("an id").to_owned()).collect();
     (session, turns)
 }
@@ -41,7 +43,7 @@ fn jump_moves_to_any_point_and_dry_run_previews() {
     let dir = case.path("p");
     let ran = run_program(&case, &["jump", &turns[0], "--dry-run"]);
     assert_eq!(ran.code, 0, "{ran:?}");
-    assert_eq!(ran.out, "restore    f  (window)\nremove     g  (window)\n");
+    assert_eq!(ran.out, "restore    f\nremove     g\n");
     assert!(ran.err.contains("no file was changed"), "{}", ran.err);
     assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"));
 
@@ -160,10 +162,10 @@ fn diff_shows_only_changes_of_session_turn_or_range() {
 
     // The row of the session says the same.
     let listed = parse_json(&run_program(&case, &["session", "list", "--json"]));
-    assert_eq!(listed[0]["summary"]["additions"], 4, "{listed}");
+    assert_eq!(listed["sessions"][0]["summary"]["additions"], 4, "{listed}");
     assert_eq!(run_program(&case, &["undo"]).code, 0);
     let listed = parse_json(&run_program(&case, &["session", "list", "--json"]));
-    assert_eq!(listed[0]["summary"]["additions"], 3, "{listed}");
+    assert_eq!(listed["sessions"][0]["summary"]["additions"], 3, "{listed}");
     assert_eq!(run_program(&case, &["diff", "--turn", "zzz"]).code, 1);
     assert_eq!(run_program(&case, &["diff", "--message", "zzz"]).code, 1);
     assert_eq!(run_program(&case, &["diff", "--turn", "a", "--from", "b"]).code, 2);
@@ -178,7 +180,7 @@ fn fork_is_independent_and_origin_is_shown_on_both_sides() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let copy = ran.out.trim().to_owned();
     let shown = parse_json(&run_program(&case, &["log", &copy, "--json"]));
-    assert_eq!(shown["origin"]["sessionID"], Value::from(session.clone()));
+    assert_eq!(shown["origin"]["session"], Value::from(session.clone()));
     assert_eq!(shown["entries"].as_array().map(Vec::len), Some(1), "{shown}");
     assert!(
         run_program(&case, &["log", &copy]).out.contains(&format!("forked from {session}, before"))
@@ -192,6 +194,23 @@ fn fork_is_independent_and_origin_is_shown_on_both_sides() {
         "{}",
         ran.err
     );
+}
+
+#[test]
+fn diff_of_binary_files_is_applied_by_git() {
+    let case = CliFixture::empty();
+    fs_err::write(case.path("p/picture"), [0, 1, 2, 3]).expect("written");
+    exec_shell(&case, "printf '\\000\\377' > picture; printf '\\000x' > new");
+    let ran = run_program(&case, &["diff"]);
+    assert_eq!((ran.code, ran.err.contains("binary")), (0, false), "{ran:?}");
+    fs_err::write(case.path("patch"), &ran.out).expect("written");
+    let read = || ["picture", "new"].map(|it| fs_err::read(case.path("p").join(it)).ok());
+    let after = read();
+    assert!(run_program(&case, &["diff", "--stat"]).out.contains("binary"));
+    assert_eq!(run_program(&case, &["undo"]).code, 0);
+    assert_ne!(read(), after);
+    run_git(&case.path("p"), &["apply", "../patch"]);
+    assert_eq!(read(), after);
 }
 
 /// The path of a worktree from its JSON form.
@@ -209,7 +228,7 @@ fn fork_into_worktree_has_files_of_the_point_and_own_undo() {
     let (session, turns) = run_three_turns(&case);
     let ran = run_program(&case, &["fork", "--at", &turns[2], "--worktree=other-way", "--json"]);
     let made = parse_json(&ran);
-    assert_eq!(made["worktree"]["branch"], "opencode/other-way");
+    assert_eq!(made["worktree"]["branch"], "turnstone/other-way");
     let dir = worktree_path(&case, made["worktree"]["directory"].as_str().expect("a directory"));
     assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n"), "{made}");
     assert_eq!(read_if_exists(&dir, "g").as_deref(), Some("g\n"), "never committed");
@@ -243,11 +262,12 @@ fn exec_runs_in_its_own_worktree() {
         (Some("x\n"), None)
     );
     // The same name is the same worktree; undo works there.
-    let ran = run_program(&case, &["exec", "--worktree=apart", "--", "cat", "new"]);
+    let ran = run_program(&case, &["exec", "--new", "--worktree=apart", "--", "cat", "new"]);
     assert_eq!((ran.code, ran.out.as_str()), (0, "x\n"), "{ran:?}");
     let inside = dir.strip_prefix(case.path("")).expect("below").to_string_lossy().into_owned();
     let listed = parse_json(&run_program_in(&case, &inside, &["session", "list", "--json"]));
-    let first = listed.as_array().expect("a list").iter().find(|it| it["title"] != "cat new");
+    let mut all = listed["sessions"].as_array().expect("a list").iter();
+    let first = all.find(|it| it["title"] != "cat new");
     let first = first.expect("the first command")["id"].as_str().expect("an id").to_owned();
     assert_eq!(run_program_in(&case, &inside, &["undo", "--session", &first]).code, 0);
     assert_eq!(read_if_exists(&dir, "new"), None);
@@ -261,7 +281,7 @@ fn sessions_and_worktrees(case: &CliFixture) -> (usize, Vec<(String, bool)>) {
         (it["name"].as_str().expect("a name").to_owned(), it["ready"] == Value::Bool(true))
     };
     let worktrees = listed.as_array().expect("a list").iter().map(row).collect();
-    (sessions.as_array().expect("a list").len(), worktrees)
+    (sessions["sessions"].as_array().expect("a list").len(), worktrees)
 }
 
 /// Proves R12.
@@ -283,7 +303,8 @@ fn killed_fork_leaves_no_partial_session() {
         if sessions > seen {
             whole += 1;
             let listed = parse_json(&run_program(&case, &["session", "list", "--all", "--json"]));
-            let directory = listed[0]["directory"].as_str().expect("a directory").to_owned();
+            let directory =
+                listed["sessions"][0]["directory"].as_str().expect("a directory").to_owned();
             let dir = worktree_path(&case, &directory);
             assert_eq!(read_if_exists(&dir, "f").as_deref(), Some("0\n1\n2\n3\n"), "round {round}");
         }
@@ -311,7 +332,7 @@ fn worktree_dry_run_prints_plan_and_changes_nothing() {
     let ran = run_program(&case, &["worktree", "remove", "tried", "--dry-run"]);
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with("remove "), "{}", ran.out);
-    assert!(ran.out.contains("branch    opencode/tried"), "{}", ran.out);
+    assert!(ran.out.contains("branch    turnstone/tried"), "{}", ran.out);
     let listed = parse_json(&run_program(&case, &["worktree", "list", "--json"]));
     let dir = listed[0]["directory"].as_str().expect("a directory").to_owned();
     let dir = worktree_path(&case, &dir);

@@ -6,6 +6,25 @@ use serde_json::Value;
 use crate::exec::{exec_shell, read_log, run_program};
 use crate::fixture::{CliFixture, read_file};
 
+/// Without a source, OpenCode's own directory is imported; nobody is asked without a terminal.
+#[test]
+fn import_without_source_looks_in_the_usual_places() {
+    let case = CliFixture::empty();
+    let ran = case.run(&["import"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("no data of OpenCode in ~/home/.local/share/opencode"), "{ran:?}");
+    let place = case.path("home/.local/share/opencode/storage/session/global");
+    fs_err::create_dir_all(&place).expect("made");
+    let session = serde_json::json!({
+        "id": "ses_usual", "projectID": "global", "directory": case.path("p"), "version": "1",
+        "title": "Found", "time": { "created": 1, "updated": 1 },
+    });
+    fs_err::write(place.join("ses_usual.json"), session.to_string()).expect("written");
+    let ran = case.run(&["import"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("importing ") && ran.err.contains("~/home/.local/share/opencode"));
+}
+
 #[test]
 fn export_import_round_trips() {
     let case = CliFixture::with_sessions();
@@ -126,7 +145,7 @@ fn imported_session_does_not_hide_the_one_to_undo() {
     fs_err::write(case.path("x.json"), document.to_string()).expect("written");
     assert_eq!(run_program(&case, &["import", "../x.json"]).code, 0);
     let listed = case.run_json(&["session", "list"]);
-    assert_eq!(listed[0]["id"], "ses_aaa1", "{listed}");
+    assert_eq!(listed["sessions"][0]["id"], "ses_aaa1", "{listed}");
 
     assert_eq!(read_log(&case)["title"], "sh -c 'echo x > new'");
     let ran = run_program(&case, &["undo"]);

@@ -46,17 +46,21 @@ fn explain_names_the_rule_and_its_source() {
     );
     assert_eq!(explanation["rule"]["pattern"], "*.env");
     let output = case.run(&["permission", "explain", "read", "prod.env"]);
-    assert!(output.out.starts_with("ask: read \"*.env\", rule"), "{}", output.out);
-    assert!(output.out.trim_end().ends_with("built-in defaults"), "{}", output.out);
+    assert!(output.out.starts_with("ask, by rule "), "{}", output.out);
+    let rule = " of built-in defaults: permission read, pattern \"*.env\"\n";
+    assert!(output.out.ends_with(rule), "{}", output.out);
     approve_git_commands(&case);
     let explanation = explain("bash", "git log");
     assert_eq!(
         (&explanation["action"], &explanation["source"]),
         (&"allow".into(), &"approval".into())
     );
-    // Where there is no session, the rules that need none still count.
-    let nowhere = case.run_in("nowhere", &["permission", "explain", "question", "x"]);
-    assert!(nowhere.out.starts_with("deny: question"), "{nowhere:?}");
+    // Where there is no session, the rules are those of one that would begin there.
+    let nowhere = case.run_in("nowhere", &["permission", "explain", "plan_exit", "x"]);
+    assert!(
+        nowhere.out.starts_with("deny, by rule 6 of built-in defaults: permission plan_exit"),
+        "{nowhere:?}"
+    );
 }
 
 /// Proves R38.
@@ -76,9 +80,9 @@ fn explain_lists_rules_of_every_source() {
     assert_eq!(
         lines,
         [
-            "allow: bash \"rm *\", rule 1 of stored project rules",
-            "  overrides deny: bash \"rm *\", rule 1 of project configuration",
-            "  overrides allow: * \"*\", rule 1 of built-in defaults",
+            "allow, by rule 1 of stored project rules: permission bash, pattern \"rm *\"",
+            "  overrides deny, by rule 1 of project configuration: permission bash, pattern \"rm *\"",
+            "  overrides allow, by rule 1 of built-in defaults: permission *, pattern \"*\"",
         ]
     );
     let explanation = case.run_json(&["permission", "explain", "bash", "rm x"]);
@@ -109,7 +113,8 @@ fn explain_and_errors_hide_secrets_of_the_configuration() {
     assert_eq!(explanation["rule"]["pattern"], "curl -u [redacted] *");
     assert!(!explanation.to_string().contains("hunter2"), "{explanation}");
     let output = case.run(&explain);
-    assert!(output.out.starts_with("deny: bash \"curl -u [redacted] *\""), "{}", output.out);
+    let rule = "deny, by rule 1 of project configuration: permission bash, pattern \"curl -u [redacted] *\"";
+    assert!(output.out.starts_with(rule), "{}", output.out);
     for config in [
         r#"{ "permission": { "bash": { "curl -u ada:hunter2 *": "never" } } }"#,
         r#"{ "permission": { "bash": "hunter2" } }"#,

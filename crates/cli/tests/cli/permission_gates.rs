@@ -45,10 +45,10 @@ fn project_config_cannot_override_user_denial() {
     assert_eq!(
         lines,
         [
-            "deny: bash \"rm *\", rule 2 of user configuration (final)",
-            "  overrides allow: bash \"*\", rule 1 of stored project rules",
-            "  overrides allow: bash \"*\", rule 1 of project configuration",
-            "  overrides allow: * \"*\", rule 1 of built-in defaults",
+            "deny, by rule 2 of user configuration (final): permission bash, pattern \"rm *\"",
+            "  overrides allow, by rule 1 of stored project rules: permission bash, pattern \"*\"",
+            "  overrides allow, by rule 1 of project configuration: permission bash, pattern \"*\"",
+            "  overrides allow, by rule 1 of built-in defaults: permission *, pattern \"*\"",
         ]
     );
     let explanation =
@@ -58,7 +58,7 @@ fn project_config_cannot_override_user_denial() {
     let explanation =
         run_with_config(&case, "p", &config, &["permission", "explain", "bash", "ls"]);
     assert!(
-        explanation.out.starts_with("allow: bash"),
+        explanation.out.starts_with("allow, by rule 1 of stored project rules"),
         "a question may be loosened: {explanation:?}"
     );
 }

@@ -4,8 +4,9 @@ use std::process::{Command, Stdio};
 use std::sync::LazyLock;
 
 use insta::assert_snapshot;
+use serde_json::Value;
 
-use crate::fixture::{CliFixture, read_file};
+use crate::fixture::{CliFixture, ProgramOutput, read_file};
 
 /// Every command that can be run, as the program's own help lists it: no new one is overlooked.
 pub(crate) fn runnable_commands() -> &'static [Vec<String>] {
@@ -50,6 +51,34 @@ fn collect_runnable(case: &CliFixture, path: &[String], found: &mut Vec<Vec<Stri
     }
 }
 
+/// The error in the last line on stderr.
+fn read_json_error(ran: &ProgramOutput) -> Value {
+    let line = ran.err.lines().last().expect("a line");
+    let error: Value = serde_json::from_str(line).unwrap_or_else(|_| panic!("{ran:?}"));
+    error["error"].clone()
+}
+
+#[test]
+fn errors_are_json_if_asked_for() {
+    let case = CliFixture::empty();
+    let ran = case.run(&["undo", "--json"]);
+    let error = read_json_error(&ran);
+    assert_eq!((ran.code, ran.out.as_str(), &error["kind"]), (1, "", &"refused".into()), "{ran:?}");
+    assert_eq!(error["message"], "no session in ~/p");
+    assert!(error["hint"].as_str().is_some_and(|hint| hint.starts_with("start one with")));
+
+    let ran = case.run(&["--json", "undo", "--no-such-option"]);
+    let error = read_json_error(&ran);
+    assert_eq!((ran.code, &error["kind"]), (2, &"usage".into()), "{ran:?}");
+    assert_eq!(error["message"], "unexpected argument '--no-such-option' found");
+    let ran = case.run(&["session", "show", "\u{1b}[2J", "--json"]);
+    assert_eq!(read_json_error(&ran)["kind"], "usage");
+    assert!(!ran.err.contains('\u{1b}'), "{ran:?}");
+    // What follows `--` belongs to the command.
+    let ran = case.run(&["exec", "--no-such-option", "--", "true", "--json"]);
+    assert!(ran.err.starts_with("error: unexpected argument"), "{ran:?}");
+}
+
 #[test]
 fn help_lists_every_command() {
     let case = CliFixture::empty();
@@ -72,7 +101,7 @@ fn help_lists_every_command() {
 
     See what happened:
       status       Show project, session, running commands and whether undo works here
-      log          Show the history of a session: turns, changed files, operations and forks
+      log          Show the history of a project or session: turns, changed files, operations and forks
       diff         Show the changes of a session, a turn, or between two points
       session      List, show, rename, archive and delete sessions
       search       Search titles, messages, reasoning, tool calls and changed paths
@@ -106,6 +135,7 @@ fn help_lists_every_command() {
                           directory]
           --json          Print data as JSON
           --color <WHEN>  When to use colours: auto, always or never (NO_COLOR is respected)
+          --no-pager      Do not use a pager (set by TURNSTONE_PAGER or PAGER)
       -v, --verbose...    Log more to stderr; repeat for more detail
       -h, --help          Print help (see more with '--help')
       -V, --version       Print version

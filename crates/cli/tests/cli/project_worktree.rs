@@ -4,11 +4,11 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use crate::exec::run_program_in;
+use crate::exec::{await_file, run_program_in};
 use crate::fixture::{CliFixture, ProgramOutput};
 
 #[expect(clippy::disallowed_methods, reason = "git itself makes the repositories of tests")]
-fn run_git(dir: &Path, args: &[&str]) {
+pub(crate) fn run_git(dir: &Path, args: &[&str]) {
     let done = std::process::Command::new("git")
         .args(["-c", "user.name=a", "-c", "user.email=a@b", "-c", "init.defaultBranch=main"])
         .args(args)
@@ -37,6 +37,76 @@ fn parse_json(ran: &ProgramOutput) -> Value {
     serde_json::from_str(&ran.out).unwrap_or_else(|error| panic!("{error}: {ran:?}"))
 }
 
+/// A checkout next to the repository of the fixture.
+fn create_worktree(case: &CliFixture) -> std::path::PathBuf {
+    let ran = run_program(case, &["worktree", "create", "other"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    case.path(ran.out.trim().strip_prefix("~/").expect("below the data"))
+}
+
+/// Proves R39.
+#[test]
+fn exec_records_what_it_changes_in_another_worktree() {
+    let case = fixture_with_repository();
+    let other = create_worktree(&case);
+    let (here, there) = (case.path("p/here"), other.join("there"));
+    let script = format!(
+        "echo x > here; echo y > '{}'; echo z > '{}'",
+        there.display(),
+        other.join("f").display()
+    );
+
+    let ran = run_program(&case, &["exec", "--", "sh", "-c", &script]);
+
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("2 changes in other worktrees of this project"), "{}", ran.err);
+    let log = parse_json(&run_program(&case, &["log", "--json"]));
+    assert_eq!(log["entries"][0]["files"].as_array().map(Vec::len), Some(3), "{log}");
+    let ran = run_program(&case, &["undo"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(!here.exists() && !there.exists());
+    assert_eq!(fs_err::read_to_string(other.join("f")).expect("read"), "one");
+    let quiet = run_program(&case, &["exec", "--", "true"]);
+    assert!(!quiet.err.contains("worktree"), "{}", quiet.err);
+}
+
+/// Proves R39.
+#[test]
+fn exec_does_not_claim_what_another_session_does_in_another_worktree() {
+    let case = fixture_with_repository();
+    let other = create_worktree(&case);
+    std::thread::scope(|scope| {
+        let script = "touch ../ready; while [ ! -e ../enough ]; do sleep 0.05; done; echo x > here";
+        let long = scope.spawn(|| run_program(&case, &["exec", "--", "sh", "-c", script]));
+        await_file(&case.path("ready"));
+        let place = other.to_str().expect("text");
+        let theirs = run_program_in(&case, place, &["exec", "--", "sh", "-c", "echo y > theirs"]);
+        fs_err::write(case.path("enough"), "").expect("written");
+        let long = long.join().expect("ends");
+
+        assert_eq!((long.code, theirs.code), (0, 0), "{long:?} {theirs:?}");
+        assert!(!long.err.contains("worktree"), "{}", long.err);
+        let ran = run_program(&case, &["undo"]);
+        assert_eq!((ran.code, other.join("theirs").exists()), (0, true), "{ran:?}");
+        let ran = run_program_in(&case, place, &["undo"]);
+        assert_eq!((ran.code, other.join("theirs").exists()), (0, false), "{ran:?}");
+    });
+}
+
+/// Proves R39.
+#[test]
+fn untraced_exec_names_what_changed_in_another_worktree() {
+    let case = fixture_with_repository();
+    let there = create_worktree(&case).join("there");
+    let script = format!("echo y > '{}'", there.display());
+
+    let ran = run_program(&case, &["exec", "--no-trace", "--", "sh", "-c", &script]);
+
+    assert!(ran.err.contains("there in another worktree changed meanwhile"), "{}", ran.err);
+    let ran = run_program(&case, &["undo"]);
+    assert!(there.exists(), "{ran:?}");
+}
+
 #[test]
 fn worktree_is_created_listed_and_removed_with_force() {
     let case = fixture_with_repository();
@@ -44,7 +114,7 @@ fn worktree_is_created_listed_and_removed_with_force() {
     assert_eq!(ran.code, 0, "{ran:?}");
     let directory = case.path(ran.out.trim().strip_prefix("~/").expect("below the data"));
     assert!(directory.ends_with("try-it") && directory.join("f").exists());
-    assert!(ran.err.contains("created worktree try-it on branch opencode/try-it"), "{}", ran.err);
+    assert!(ran.err.contains("created worktree try-it on branch turnstone/try-it"), "{}", ran.err);
     let listed = parse_json(&run_program(&case, &["worktree", "list", "--json"]));
     assert_eq!((&listed[0]["name"], &listed[0]["made"]), (&"try-it".into(), &true.into()));
 
@@ -99,4 +169,36 @@ fn project_relink_moves_sessions_along() {
     assert!(ran.err.contains("1 session moved to project "), "{}", ran.err);
     assert_eq!(run_program_in(&case, "moved", &["undo"]).code, 0);
     assert!(!case.path("moved/f").exists());
+}
+
+/// A refused command stores nothing.
+#[test]
+fn refused_worktree_commands_store_no_project() {
+    let case = CliFixture::empty();
+    for args in [
+        &["worktree", "create", "x"][..],
+        &["exec", "--worktree=x", "--", "true"],
+        &["worktree", "remove", "x"],
+        &["worktree", "list"],
+    ] {
+        let ran = run_program(&case, args);
+        assert_eq!(ran.code == 0, args.contains(&"list"), "{args:?}: {ran:?}");
+        let listed = parse_json(&run_program(&case, &["project", "list", "--json"]));
+        assert_eq!(listed.as_array().map(Vec::len), Some(0), "{args:?}: {listed}");
+    }
+    run_git(&case.path("p"), &["init", "-q"]);
+    let ran = run_program(&case, &["worktree", "create", "x"]);
+    assert!(ran.code == 1 && ran.err.contains("has no commit yet"), "{ran:?}");
+    let listed = parse_json(&run_program(&case, &["project", "list", "--json"]));
+    assert_eq!(listed.as_array().map(Vec::len), Some(0), "{listed}");
+}
+
+#[test]
+fn exec_warns_about_an_invalid_rule_file() {
+    let case = CliFixture::empty();
+    fs_err::write(case.path("p/turnstone.json"), "{ nonsense").expect("written");
+    let ran = run_program(&case, &["exec", "--", "true"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("turnstone.json"), "{}", ran.err);
+    assert!(ran.err.contains("hint: correct the file"), "{}", ran.err);
 }

@@ -73,6 +73,12 @@ impl TestServer {
         read_response(&mut self.send_with_headers("POST", path, body, &head))
     }
 
+    /// Asks under the name of another actor.
+    pub(crate) fn request_as(&self, actor: &str, path: &str, body: &Value) -> (u16, Value) {
+        let head = format!("x-turnstone-actor: {actor}\r\n");
+        read_response(&mut self.send_with_headers("POST", path, body, &head))
+    }
+
     /// Asks something that is done once.
     pub(crate) fn request_with_key(&self, key: &str, path: &str, body: &Value) -> TcpStream {
         self.send_with_headers("POST", path, body, &format!("idempotency-key: {key}\r\n"))
@@ -290,4 +296,33 @@ fn command_template_inserts_program_output() {
     let text = stored[0]["parts"][0]["text"].as_str().expect("a text");
     assert_eq!(text, "It is 42 !`touch evil`\n today.");
     assert!(!case.path("p").join("evil").exists(), "arguments run nothing");
+}
+
+/// Proves R32.
+#[test]
+fn killed_server_leaves_no_process_of_a_terminal() {
+    let case = CliFixture::empty();
+    let served = TestServer::start(&case);
+    let script =
+        "trap '' HUP TERM; sleep 600 & echo $$ $! > pids.tmp; mv pids.tmp pids; wait; sleep 600";
+    let body = json!({ "command": "/bin/sh", "args": ["-c", script] });
+    let (status, made) = served.request("POST", "/pty", &body);
+    assert_eq!((status, &made["status"]), (200, &"running".into()), "{made}");
+    let pids = case.path("p").join("pids");
+    while !pids.exists() {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let pids = read_file(&pids);
+    assert!(pids.split_whitespace().all(is_alive), "{pids}");
+    served.kill();
+    let gone = (0..12_000).any(|_| {
+        std::thread::sleep(Duration::from_millis(25));
+        !pids.split_whitespace().any(is_alive)
+    });
+    assert!(gone, "{pids}");
+    // A terminal is not recorded: the next server knows none, and nothing waits to be recovered.
+    let served = TestServer::start(&case);
+    assert_eq!(served.request("GET", "/api/pty", &Value::Null).1["data"], json!([]));
+    let (_, sessions) = served.request("GET", "/session", &Value::Null);
+    assert_eq!(sessions, json!([]));
 }

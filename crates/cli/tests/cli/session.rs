@@ -41,7 +41,8 @@ fn session_list_of_empty_directory_says_so() {
     4 more sessions elsewhere (--all)
     ");
     let empty = CliFixture::empty().run(&["session", "list", "--json"]);
-    assert_eq!((empty.code, empty.out.as_str()), (0, "[]\n"));
+    let none = "{\n  \"sessions\": [],\n  \"next_cursor\": null\n}\n";
+    assert_eq!((empty.code, empty.out.as_str()), (0, none));
 }
 
 #[test]
@@ -59,9 +60,21 @@ fn session_list_is_truncated_to_narrow_terminal() {
 }
 
 #[test]
-fn session_list_json_is_an_array() {
+fn session_list_json_has_sessions_and_cursor() {
     let case = CliFixture::with_sessions();
-    let list = case.run_json(&["session", "list", "--all"]);
+    let page = case.run(&["session", "list", "--all", "--json", "-n", "1"]);
+    assert_eq!(page.err, "", "the cursor is in the document");
+    let page: serde_json::Value = serde_json::from_str(&page.out).expect("JSON");
+    let cursor = page["next_cursor"].as_str().expect("a cursor");
+    let next = case.run_json(&["session", "list", "--all", "--cursor", cursor]);
+    assert_eq!(
+        (&next["sessions"][0]["id"], &next["next_cursor"]),
+        (&"ses_abc3".into(), &().into())
+    );
+    let all = case.run_json(&["session", "list", "--all", "--actor", "ada"]);
+    let none = case.run_json(&["session", "list", "--all", "--actor", "bob"]);
+    assert_eq!(none["sessions"].as_array().map(Vec::len), Some(0));
+    let list = &all["sessions"];
     let ids: Vec<&str> =
         list.as_array().expect("array").iter().filter_map(|s| s["id"].as_str()).collect();
     assert_eq!(ids, ["ses_aaa1", "ses_abc3", "ses_two4", "ses_far5"]);
@@ -247,8 +260,29 @@ fn delete_dry_run_prints_tree_and_changes_nothing() {
     to delete: 3 sessions, 3 messages, 9 parts
     ");
     let plan = case.run_json(&["session", "delete", "aaa", "--dry-run"]);
-    assert_eq!((&plan[1]["parentID"], &plan[0]["parts"]), (&"ses_aaa1".into(), &9.into()));
+    assert_eq!((&plan[1]["parent"], &plan[0]["parts"]), (&"ses_aaa1".into(), &9.into()));
     assert_eq!(list_all_sessions(&case), before);
+}
+
+#[test]
+fn delete_keeps_and_names_an_imported_share() {
+    let case = CliFixture::with_sessions();
+    let share = turnstone_store::ShareRecord {
+        id: "s1".into(),
+        secret: "open-sesame".into(),
+        url: "https://hub.example/\u{1b}s1".into(),
+    };
+    let (session, put) = ("ses_far5".parse().expect("an id"), share.clone());
+    let store = case.open_store();
+    let ctx = CliFixture::context();
+    store.write(&ctx, move |tx| tx.shares().put(&session, &put)).wait().expect("stored");
+    drop(store);
+    let ran = case.run(&["session", "delete", "far", "--yes"]);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    assert!(ran.err.contains("the share https://hub.example/␛s1: it is still public"), "{ran:?}");
+    assert!(!ran.err.contains("sesame"), "{ran:?}");
+    let kept = case.open_store().read(&ctx, |r| r.shares().list_unrevoked()).expect("reads");
+    assert_eq!(kept.into_iter().map(|kept| kept.share).collect::<Vec<_>>(), [share]);
 }
 
 #[test]

@@ -117,7 +117,8 @@ fn captures_are_listed_shown_and_compared() {
     ");
     let ran = case.run(&["snapshot", "diff", &first, &second]);
     assert!(ran.out.contains("-one\n+two\n"), "{ran:?}");
-    assert_eq!(ran.err, "added bin: binary\n");
+    assert!(ran.out.contains("GIT binary patch\nliteral 2\n"), "{ran:?}");
+    assert_eq!(ran.err, "");
     let ran = case.run(&["snapshot", "diff", &first, "--stat"]);
     assert_snapshot!(ran.out, @r"
     modified      +1  -1  a.txt
@@ -130,6 +131,37 @@ fn captures_are_listed_shown_and_compared() {
         (&json!(true), &json!("modified"))
     );
     assert_eq!(case.run(&["snapshot", "diff", &second]).err, "no differences\n");
+}
+
+#[test]
+fn snapshot_undo_goes_back_and_redo_forward() {
+    let case = CliFixture::empty();
+    let mut trees = Vec::new();
+    for text in ["one\n", "two\n", "three\n"] {
+        write_file(&case, "p/a", text);
+        trees.push(capture_tree(&case));
+    }
+    let read = || read_file(&case.path("p/a"));
+    assert_eq!(case.run(&["snapshot", "restore", &trees[1]]).code, 0);
+    assert_eq!(case.run(&["snapshot", "restore", &trees[0]]).code, 0);
+    assert_eq!(read(), "one\n");
+    for (command, text, reverse) in [
+        ("undo", "two\n", "redo"),
+        ("undo", "three\n", "redo"),
+        ("redo", "two\n", "undo"),
+        ("redo", "one\n", "undo"),
+        ("undo", "two\n", "redo"),
+    ] {
+        let ran = case.run(&["snapshot", command]);
+        assert_eq!((ran.code, read().as_str()), (0, text), "{ran:?}");
+        let hint = format!("`turnstone snapshot {reverse}` reverses this\n");
+        assert!(ran.err.ends_with(&hint), "{ran:?}");
+    }
+    assert_eq!(case.run(&["snapshot", "redo", "--dry-run"]).out, "restore   a\n");
+    assert_eq!(case.run(&["snapshot", "redo"]).code, 0);
+    let ran = case.run(&["snapshot", "redo"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("no undo is left to reverse in ~/p\nhint: "), "{ran:?}");
 }
 
 #[test]
@@ -168,9 +200,9 @@ fn restore_can_be_previewed_undone_and_redone() {
     assert!(value["guard"].is_string() && value["operation"].is_string());
     assert_eq!(read_file(&case.path("p/new.txt")), "new\n");
 
-    let ran = case.run(&["snapshot", "undo"]);
+    let ran = case.run(&["snapshot", "redo"]);
     assert_snapshot!(mask_ids_and_times(&ran.err), @r"
-    undoing: undo ID (today TIME)
+    redoing: undo ID (today TIME)
     1 file restored, 1 file removed
     hint: `turnstone snapshot undo` reverses this
     ");

@@ -41,7 +41,7 @@ fn stats_are_available_as_json() {
     assert_eq!((&stats["sessions"], &stats["messages"]), (&5.into(), &3.into()));
     assert_eq!(stats["cost"], 0.0123);
     assert_eq!(stats["tokens"]["cache"]["read"], 7000);
-    assert_eq!(stats["tokensPerSession"]["median"], 0.0);
+    assert_eq!(stats["tokens_per_session"]["median"], 0.0);
     assert_eq!(
         (&stats["models"][0]["model"], &stats["models"][0]["messages"]),
         (&"acme/gull-2".into(), &2.into())

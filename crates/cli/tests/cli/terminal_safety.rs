@@ -19,7 +19,8 @@ const ESCAPED_NAME: &str = "a␛]0;owned␇␛[35;7mb";
 /// A name without what git refuses in a branch.
 const HOSTILE_BRANCH: &str = "b\u{9b}31m\u{202e}\u{2067}z";
 /// A command that writes all of it, and bytes that are no UTF-8, into a file and to its output.
-const HOSTILE_SCRIPT: &str = r#"printf '%s\n\233\033[2J\377\t\r\n' "$1" | tee "$1" other.txt"#;
+const HOSTILE_SCRIPT: &str = r#"printf '%s\n\233\033[2J\377\t\r\n' "$1" | tee "$1" other.txt
+printf '%s\n\302\233\033[2J\t\r\n' "$1" >text.txt"#;
 
 /// Commands that print nothing of a project, or do not end by themselves.
 const UNSWEPT_COMMANDS: [&[&str]; 3] = [&["exec"], &["snapshot", "watch"], &["serve"]];
@@ -30,6 +31,7 @@ fn other_program(case: &CliFixture, name: &str, args: &[&str]) -> Command {
     command
         .env_clear()
         .envs([("PATH", TEST_PATH), ("TZ", "UTC"), ("USER", "ada"), ("TERM", "xterm-256color")])
+        .env("TURNSTONE_PAGER", "cat")
         .env("HOME", case.path("home"))
         .env("TURNSTONE_DATA", case.data_dir())
         .current_dir(case.path("p"))
@@ -119,6 +121,7 @@ fn sweep_commands(session: &str, empty: &str, tree: &str) -> Vec<Vec<String>> {
         "snapshot|restore|TREE|--dry-run",
         "snapshot|restore|TREE|NAME",
         "snapshot|undo",
+        "snapshot|redo",
         "snapshot|du",
         "snapshot|gc",
         "snapshot|verify",
@@ -200,7 +203,7 @@ fn check_all_commands(
     let listed: Value =
         serde_json::from_slice(&run_piped(&case, &["session", "list", "--json"]).stdout)
             .expect("JSON");
-    let session = listed[0]["id"].as_str().expect("a session").to_owned();
+    let session = listed["sessions"][0]["id"].as_str().expect("a session").to_owned();
     let tree = capture_tree(&case);
     let (mut shown, mut seen) = (String::new(), Vec::new());
     for words in sweep_commands(&session, &empty, &tree) {
@@ -278,7 +281,7 @@ fn piped_json_escapes_control_characters() {
     let out = run_piped(&case, &["session", "list", "--json"]).stdout;
     assert_eq!(find_forbidden(&out), None);
     let listed: Value = serde_json::from_slice(&out).expect("JSON");
-    assert_eq!(listed[0]["title"], HOSTILE_NAME);
+    assert_eq!(listed["sessions"][0]["title"], HOSTILE_NAME);
 }
 
 #[test]

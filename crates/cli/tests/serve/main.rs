@@ -119,11 +119,12 @@ fn foreign_web_pages_are_blocked_and_allowed_origins_work() -> TestResult {
     assert_eq!(report["foreign"], none, "answered with another status than 403: {report:#}");
     assert_eq!(report["revealed"], none, "{report:#}");
     assert_eq!(report["changed"], none, "{report:#}");
-    assert_eq!(report["attacks"], 4 * 19, "{report:#}");
+    assert_eq!(report["typed"], none, "{report:#}");
+    assert_eq!(report["attacks"], 4 * 21, "{report:#}");
     assert!(report["forbidden"].as_u64() >= report["attacks"].as_u64(), "{report:#}");
     assert_eq!(report["rebound"], 421, "{report:#}");
-    let works =
-        serde_json::json!({ "listed": true, "posted": 200, "streamed": "server.connected" });
+    let works = serde_json::json!({ "listed": true, "posted": 200, "streamed": "server.connected",
+        "attached": "open" });
     assert_eq!(report["allowed"], serde_json::json!([works, works, works]), "{report:#}");
     Ok(())
 }
@@ -141,6 +142,24 @@ fn opencode_tui_works_and_survives_a_server_crash() -> TestResult {
     Ok(())
 }
 
+/// The example that docs/http.md names, as a person sees it.
+#[test]
+fn opencode_tui_shows_what_the_example_runner_does() -> TestResult {
+    let clients = InteropClients::install()?;
+    required_tools::find_program("tmux")?;
+    let python = required_tools::find_program("python3")?.to_string_lossy().into_owned();
+    let opencode = clients.opencode.to_string_lossy().into_owned();
+    let example = concat!(env!("CARGO_MANIFEST_DIR"), "/../../examples/runner.py");
+
+    let report = clients.run_script(
+        "runner-example.mjs",
+        &[turnstone_program(), &opencode, &python, example, &clients.output_dir()],
+    )?;
+
+    assert_eq!(report["done"].as_array().map(Vec::len), Some(5), "{report:#}");
+    Ok(())
+}
+
 #[test]
 fn opencode_run_prints_the_same_on_both_servers() -> TestResult {
     let clients = InteropClients::install()?;
@@ -151,6 +170,23 @@ fn opencode_run_prints_the_same_on_both_servers() -> TestResult {
 
     assert_eq!(report["unexpected"], Value::Array(Vec::new()), "{report:#}");
     assert_eq!(report["same"].as_array().map(Vec::len), Some(12), "{report:#}");
+    Ok(())
+}
+
+/// The steps of OpenCode's web client: the SDK for requests, a WebSocket for input and output.
+#[test]
+fn terminals_work_for_the_sdk_and_a_web_socket_as_on_opencode() -> TestResult {
+    let clients = InteropClients::install()?;
+    let opencode = clients.opencode.to_string_lossy().into_owned();
+
+    let report = clients.run_script_with(
+        &clients.find_bun()?,
+        "pty.mjs",
+        &[turnstone_program(), &opencode, &clients.output_dir()],
+    )?;
+
+    assert_eq!(report["different"], serde_json::json!({}), "{report:#}");
+    assert!(report["same"].as_array().map(Vec::len) >= Some(20), "{report:#}");
     Ok(())
 }
 

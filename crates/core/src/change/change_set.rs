@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::PathImage;
+use super::{PathImage, TraceReport};
 use crate::id::{ChangeId, PartId, SessionId, TurnId};
 use crate::rel_path::RelPath;
 
@@ -14,18 +14,33 @@ pub enum Evidence {
     Named,
     /// Seen between the two captures of a call that did not name it.
     Window,
+    /// As `window`, and a process of the call was seen touching the path.
+    Traced,
     /// As `window`, but the window was closed after a crash.
     Recovered,
+    /// Read from the snapshots of the program that ran the turn.
+    Imported,
 }
 
 impl Evidence {
-    /// The stored form.
+    /// True if each path is known to be the call's: it named the path, or was seen touching it.
+    #[must_use]
+    pub const fn is_certain(self) -> bool {
+        match self {
+            Self::Named | Self::Traced => true,
+            Self::Window | Self::Recovered | Self::Imported => false,
+        }
+    }
+
+    /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::Named => "named",
             Self::Window => "window",
+            Self::Traced => "traced",
             Self::Recovered => "recovered",
+            Self::Imported => "imported",
         }
     }
 }
@@ -42,6 +57,13 @@ pub struct FileChange {
 }
 
 impl FileChange {
+    /// True if a directory was created, removed, or given other permission bits, and no file or link is
+    /// involved. Lists of files leave such a change out.
+    #[must_use]
+    pub const fn is_directory_only(&self) -> bool {
+        self.before.has_no_file() && self.after.has_no_file()
+    }
+
     /// True if both sides are known: only then it can be undone (R1).
     #[must_use]
     pub const fn is_covered(&self) -> bool {
@@ -110,7 +132,7 @@ pub struct ChangeSet {
     pub turn: TurnId,
     /// The call.
     pub part: Option<PartId>,
-    /// The root.
+    /// Directory whose files it is about.
     pub root: ChangeRoot,
     /// Evidence.
     pub evidence: Evidence,
@@ -120,4 +142,6 @@ pub struct ChangeSet {
     pub changes: Vec<FileChange>,
     /// Position of the user's repository.
     pub git: Option<GitMove>,
+    /// What a trace of the call tells besides; nothing if none was asked for.
+    pub trace: Option<TraceReport>,
 }

@@ -19,6 +19,8 @@ pub struct ChangeClaim {
     pub span: (i64, i64),
     /// The paths it saw change.
     pub paths: BTreeSet<RelPath>,
+    /// Those of its paths that a trace proves to have had another writer, too.
+    pub shared: BTreeSet<RelPath>,
 }
 
 impl ChangeClaim {
@@ -29,9 +31,10 @@ impl ChangeClaim {
 
 /// Which paths of the change sets in `undone` were also claimed by others, and by whom.
 ///
-/// All claims are of one root. A named write belongs to its own call only: its path is
-/// removed from all windows that were open meanwhile. The paths of a nested window are removed from the
-/// outer one. A path is contended only if one of those who claim it is not undone as well.
+/// All claims are of one root. A named write belongs to its own call only, and a traced one to the calls that
+/// were seen writing it: its path is removed from all windows that were open meanwhile. The paths of a nested
+/// window are removed from the outer one. A path is contended only if one of those who claim it is not undone as
+/// well, or if a trace proves another writer and no other claim accounts for it.
 #[must_use]
 pub fn find_contended(
     undone: &BTreeSet<ChangeId>,
@@ -41,7 +44,8 @@ pub fn find_contended(
     for claim in claims.iter().filter(|claim| undone.contains(&claim.change)) {
         for path in &claim.paths {
             let claimants = find_claimants(claim, path, claims);
-            if !claimants.is_subset(undone) {
+            let is_writer_unknown = claim.shared.contains(path) && claimants.len() == 1;
+            if is_writer_unknown || !claimants.is_subset(undone) {
                 let all: &mut BTreeSet<ChangeId> = contended.entry(path.clone()).or_default();
                 all.extend(claimants);
             }
@@ -71,20 +75,36 @@ fn find_claimants(
     if claim.evidence == Evidence::Named {
         return own;
     }
-    let rivals: Vec<&ChangeClaim> = claims
-        .iter()
-        .filter(|other| other.change != claim.change && other.overlaps(claim))
-        .filter(|other| other.paths.contains(path))
-        .collect();
-    let is_theirs = |other: &&ChangeClaim| {
-        other.evidence == Evidence::Named || is_nested_in(other, &claim.change, claims)
+    // What a nested window saw is not the outer one's, so an outer one is no rival.
+    let is_outer = |other: &ChangeClaim| {
+        other.evidence != Evidence::Named && is_nested_in(claim, &other.change, claims)
     };
-    // A change set that certainly made the change owns it.
-    if let Some(maker) = rivals.iter().find(|other| is_theirs(other)) {
-        return BTreeSet::from([maker.change.clone()]);
+    let is_rival = |other: &&ChangeClaim| {
+        let is_other = other.change != claim.change && !is_outer(other);
+        is_other && other.overlaps(claim) && other.paths.contains(path)
+    };
+    let rivals: Vec<&ChangeClaim> = claims.iter().filter(is_rival).collect();
+    let ids = |claims: &[&ChangeClaim]| -> BTreeSet<ChangeId> {
+        claims.iter().map(|other| other.change.clone()).collect()
+    };
+    let (inner, other): (Vec<_>, Vec<_>) =
+        rivals.into_iter().partition(|other| is_nested_in(other, &claim.change, claims));
+    if !inner.is_empty() {
+        return ids(&inner);
     }
-    let outside = rivals.iter().filter(|other| !is_nested_in(claim, &other.change, claims));
-    own.into_iter().chain(outside.map(|other| other.change.clone())).collect()
+    let (certain, unsure): (Vec<_>, Vec<_>) =
+        other.into_iter().partition(|other| other.evidence.is_certain());
+    if !claim.evidence.is_certain() && !certain.is_empty() {
+        // Change sets that certainly made the change own it.
+        return ids(&certain);
+    }
+    let mut all = own;
+    all.extend(ids(&certain));
+    // A window says nothing against a trace, unless the trace itself reports another writer.
+    if !claim.evidence.is_certain() || claim.shared.contains(path) {
+        all.extend(ids(&unsure));
+    }
+    all
 }
 
 /// Tells whether a window was opened, directly or not, inside `outer`.
@@ -120,7 +140,14 @@ mod tests {
 
     fn claim(name: &str, evidence: Evidence, span: (i64, i64), paths: &[&str]) -> ChangeClaim {
         let paths = paths.iter().map(|text| path(text)).collect();
-        ChangeClaim { change: id(name), outer: None, evidence, span, paths }
+        ChangeClaim {
+            change: id(name),
+            outer: None,
+            evidence,
+            span,
+            paths,
+            shared: BTreeSet::new(),
+        }
     }
 
     fn contended(undone: &[&str], claims: &[ChangeClaim]) -> Vec<(String, Vec<String>)> {
@@ -195,6 +222,68 @@ mod tests {
         let outer = contended(&["outer"], &claims);
         assert_eq!(outer.len(), 1, "the change is the inner window's: {outer:?}");
         assert_eq!(contended(&["outer", "inner", "deepest"], &claims), []);
+    }
+
+    /// Proves R3.
+    #[test]
+    fn traced_write_is_removed_from_untraced_windows() {
+        let claims = [
+            claim("shell", Evidence::Window, (1, 10), &["x", "y"]),
+            claim("cut", Evidence::Recovered, (2, 9), &["x"]),
+            claim("exec", Evidence::Traced, (4, 12), &["x"]),
+        ];
+        assert_eq!(contended(&["exec"], &claims), []);
+        let makers = vec!["chg_exec".to_owned()];
+        for window in ["shell", "cut"] {
+            assert_eq!(contended(&[window], &claims), [("x".to_owned(), makers.clone())]);
+        }
+        assert_eq!(contended(&["shell", "cut", "exec"], &claims), []);
+        assert_eq!(find_own_paths(&id("shell"), &claims), BTreeSet::from([path("y")]));
+    }
+
+    /// Proves R3.
+    #[test]
+    fn path_that_two_traced_commands_wrote_is_contended() {
+        let claims = [
+            claim("a", Evidence::Traced, (1, 10), &["x", "only-a"]),
+            claim("b", Evidence::Traced, (5, 12), &["x", "only-b"]),
+            claim("later", Evidence::Traced, (12, 14), &["x"]),
+        ];
+        let both = vec!["chg_a".to_owned(), "chg_b".to_owned()];
+        assert_eq!(contended(&["a"], &claims), [("x".to_owned(), both.clone())]);
+        assert_eq!(contended(&["b"], &claims), [("x".to_owned(), both)]);
+        assert_eq!(contended(&["a", "b"], &claims), []);
+        assert_eq!(contended(&["later"], &claims), []);
+    }
+
+    /// Proves R3.
+    #[test]
+    fn shared_path_is_contended_until_its_other_writer_is_undone_too() {
+        let shared = |claim: ChangeClaim| ChangeClaim { shared: [path("x")].into(), ..claim };
+        let alone = [shared(claim("a", Evidence::Traced, (1, 10), &["x", "y"]))];
+        assert_eq!(contended(&["a"], &alone), [("x".to_owned(), vec!["chg_a".to_owned()])]);
+
+        let [a] = alone;
+        let claims = [a, claim("b", Evidence::Window, (5, 12), &["x"])];
+        let both = vec!["chg_a".to_owned(), "chg_b".to_owned()];
+        assert_eq!(contended(&["a"], &claims), [("x".to_owned(), both)]);
+        assert_eq!(contended(&["a", "b"], &claims), [], "the other writer is undone, too");
+    }
+
+    /// A nested command runs untraced below a traced one. Proves R3.
+    #[test]
+    fn nested_untraced_window_wins_over_a_traced_outer_one() {
+        let inner = ChangeClaim {
+            outer: Some(id("outer")),
+            ..claim("inner", Evidence::Window, (3, 6), &["x"])
+        };
+        let claims = [claim("outer", Evidence::Traced, (1, 10), &["x", "y"]), inner];
+        assert_eq!(contended(&["inner"], &claims), []);
+        assert_eq!(
+            contended(&["outer"], &claims),
+            [("x".to_owned(), vec!["chg_inner".to_owned()])]
+        );
+        assert_eq!(find_own_paths(&id("outer"), &claims), BTreeSet::from([path("y")]));
     }
 
     #[test]

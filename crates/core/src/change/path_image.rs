@@ -68,6 +68,12 @@ pub enum UncoveredReason {
     NoGuard,
     /// The call was not captured, because no room could be made within the budget.
     OverBudget,
+    /// A repository's git directory: it is never captured.
+    GitDirectory,
+    /// It was there after the call, and the disk had no space for its bytes.
+    NoSpace,
+    /// It was captured, and its bytes are not in the store any more, or are damaged.
+    Missing,
     /// A later version stored a reason that this one does not know.
     #[serde(other)]
     Unknown,
@@ -91,12 +97,15 @@ impl UncoveredReason {
             Self::Forgotten => "forgotten",
             Self::NoGuard => "no_guard",
             Self::OverBudget => "over_budget",
+            Self::GitDirectory => "git_directory",
+            Self::NoSpace => "no_space",
+            Self::Missing => "missing",
             Self::Unknown => "unknown",
         }
     }
 }
 
-/// What a path holds at one moment. The three cases must never be mistaken for each other (R1).
+/// What a path holds at one moment. The cases must never be mistaken for each other (R1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(tag = "is", rename_all = "snake_case", try_from = "StoredImage")]
 pub enum PathImage {
@@ -108,7 +117,12 @@ pub enum PathImage {
         /// Its permission bits; zero for a link.
         perm: u32,
     },
-    /// No file: the kernel said so at the time.
+    /// A directory; what is in it has paths of its own.
+    Directory {
+        /// Its permission bits.
+        perm: u32,
+    },
+    /// Neither a file nor, where directories are recorded, a directory: the kernel said so at the time.
     Absent,
     /// Not observed: the path must not be written or removed because of this image.
     Uncovered {
@@ -123,8 +137,19 @@ impl PathImage {
     pub const fn leaf(&self) -> Option<TreeLeaf> {
         match self {
             Self::Present { leaf, .. } => Some(*leaf),
-            Self::Absent | Self::Uncovered { .. } => None,
+            Self::Directory { .. } | Self::Absent | Self::Uncovered { .. } => None,
         }
+    }
+
+    /// True for a directory.
+    #[must_use]
+    pub const fn is_directory(&self) -> bool {
+        matches!(self, Self::Directory { .. })
+    }
+
+    /// True for a directory, or for nothing at all: no file, no link, nothing unknown.
+    pub(super) const fn has_no_file(&self) -> bool {
+        matches!(self, Self::Directory { .. } | Self::Absent)
     }
 
     /// True if the path was observed.
@@ -138,7 +163,7 @@ impl PathImage {
     pub const fn uncovered_reason(&self) -> Option<UncoveredReason> {
         match self {
             Self::Uncovered { reason } => Some(*reason),
-            Self::Present { .. } | Self::Absent => None,
+            Self::Present { .. } | Self::Directory { .. } | Self::Absent => None,
         }
     }
 }
@@ -164,6 +189,8 @@ impl TryFrom<StoredImage> for PathImage {
                 Ok(Self::Present { leaf: TreeLeaf { blob, mode }, perm })
             }
             ("present", ..) => Ok(unreadable),
+            ("directory", _, _, Some(perm)) => Ok(Self::Directory { perm }),
+            ("directory", ..) => Ok(unreadable),
             ("absent", ..) => Ok(Self::Absent),
             ("uncovered", ..) => {
                 Ok(stored.reason.map_or(unreadable, |reason| Self::Uncovered { reason }))
@@ -183,6 +210,7 @@ mod tests {
         let blob = "4b825dc642cb6eb9a060e54bf8d69288fbee4904".parse().unwrap();
         let images = [
             PathImage::Present { leaf: TreeLeaf { blob, mode: FileMode::Exec }, perm: 0o750 },
+            PathImage::Directory { perm: 0o700 },
             PathImage::Absent,
             PathImage::Uncovered { reason: UncoveredReason::TooLarge },
         ];
@@ -193,6 +221,7 @@ mod tests {
         let read = |text: &str| serde_json::from_str::<PathImage>(text);
         let strange = read(r#"{"is":"present","blob":"x","mode":"file","perm":420}"#).unwrap();
         assert_eq!(strange, PathImage::Uncovered { reason: UncoveredReason::Unreadable });
+        assert_eq!(read(r#"{"is":"directory"}"#).unwrap(), strange);
         let later = read(r#"{"is":"uncovered","reason":"on_the_moon"}"#).unwrap();
         assert_eq!(later, PathImage::Uncovered { reason: UncoveredReason::Unknown });
         assert!(read(r#"{"is":"perhaps"}"#).is_err());
@@ -201,7 +230,7 @@ mod tests {
     /// Proves R1.
     #[test]
     fn reasons_are_stored_as_one_word() {
-        for reason in [UncoveredReason::IndexUnreadable, UncoveredReason::OverBudget] {
+        for reason in [UncoveredReason::IndexUnreadable, UncoveredReason::NoSpace] {
             assert_eq!(serde_json::to_value(reason).unwrap(), reason.as_str());
         }
     }

@@ -25,8 +25,8 @@ pub use part::{
     ToolPart, ToolState, ToolTime,
 };
 pub use project::{
-    CreatedWorktree, Project, ProjectAlias, ProjectAliasKind, ProjectTime, WorktreeCreationEvent,
-    WorktreeOutcome,
+    CreatedWorktree, FileIdentity, JoinedClone, Project, ProjectAlias, ProjectAliasKind,
+    ProjectTime, RecordedRoot, WorktreeCreationEvent, WorktreeOutcome,
 };
 pub use session::{
     ChangeSummary, ForkOrigin, ImportedUsage, RevertState, Session, SessionFileDiff, SessionModel,

@@ -260,6 +260,36 @@ impl ToolPart {
             | ToolState::Error { input, .. } => input,
         }
     }
+
+    /// The exit code of a command that has ended.
+    #[must_use]
+    pub fn exit_code(&self) -> Option<i64> {
+        self.state_metadata()?.get("exit")?.as_i64()
+    }
+
+    /// The signal that ended a command.
+    #[must_use]
+    pub fn signal(&self) -> Option<i32> {
+        self.state_metadata()?.get("signal")?.as_i64().and_then(|signal| signal.try_into().ok())
+    }
+
+    /// What the call returned; of a call that was interrupted, what it had returned by then.
+    #[must_use]
+    pub fn output(&self) -> Option<&str> {
+        match &self.state {
+            ToolState::Completed { output, .. } => Some(output),
+            ToolState::Error { .. } => self.state_metadata()?.get("output")?.as_str(),
+            ToolState::Pending { .. } | ToolState::Running { .. } => None,
+        }
+    }
+
+    fn state_metadata(&self) -> Option<&Value> {
+        match &self.state {
+            ToolState::Completed { metadata, .. } => Some(metadata),
+            ToolState::Error { metadata, .. } => metadata.as_ref(),
+            ToolState::Pending { .. } | ToolState::Running { .. } => None,
+        }
+    }
 }
 
 /// State of a tool call. Which state may follow which is decided by [`crate::tool_state`].

@@ -1,7 +1,8 @@
 //! Which rule decides: one function over all sources, and its explanation.
 //!
 //! The user's own configuration is evaluated first, and its denial is final. Otherwise the last match
-//! over all sources decides, in the order of [`RuleSource`].
+//! over all sources decides, in the order of [`RuleSource`]. For an agent that no configuration knows,
+//! only an approval allows anything.
 
 use serde::{Deserialize, Serialize};
 
@@ -21,39 +22,48 @@ pub enum PermissionVerdict {
     },
 }
 
-/// Where rules come from; a later source overrides an earlier one, except that a denial of
-/// [`RuleSource::User`] is final.
+/// Where rules come from; a later source overrides an earlier one, except that a denial of the user's
+/// own configuration is final.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[serde(rename_all = "kebab-case")]
 pub enum RuleSource {
     /// The built-in defaults.
     Builtin,
-    /// The agent.
+    /// The built-in rules of the agent.
     Agent,
-    /// The user's configuration.
+    /// The user's configuration for all agents.
     User,
-    /// The project's configuration.
+    /// The project's configuration for all agents.
     Project,
+    /// The user's configuration for this agent alone.
+    UserForAgent,
+    /// The project's configuration for this agent alone.
+    ProjectForAgent,
     /// The ruleset stored with the project.
     Stored,
     /// The session.
     Session,
     /// The denials of the parent session, of a child.
     Parent,
+    /// The agent is neither built in nor configured: what would be allowed is asked instead.
+    UnknownAgent,
     /// Approvals given with "always".
     Approval,
 }
 
 impl RuleSource {
     /// Every source, the weakest first.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 11] = [
         Self::Builtin,
         Self::Agent,
         Self::User,
         Self::Project,
+        Self::UserForAgent,
+        Self::ProjectForAgent,
         Self::Stored,
         Self::Session,
         Self::Parent,
+        Self::UnknownAgent,
         Self::Approval,
     ];
 
@@ -65,11 +75,29 @@ impl RuleSource {
             Self::Agent => "agent",
             Self::User => "user configuration",
             Self::Project => "project configuration",
+            Self::UserForAgent => "user configuration of the agent",
+            Self::ProjectForAgent => "project configuration of the agent",
             Self::Stored => "stored project rules",
             Self::Session => "session",
             Self::Parent => "parent session",
+            Self::UnknownAgent => "unknown agent",
             Self::Approval => "approval",
         }
+    }
+
+    /// True for the user's own configuration, whose denial is final.
+    #[must_use]
+    pub const fn is_of_user(self) -> bool {
+        matches!(self, Self::User | Self::UserForAgent)
+    }
+
+    /// True for rules about the agent, not about the caller who works with its session.
+    #[must_use]
+    pub const fn is_about_agent(self) -> bool {
+        matches!(
+            self,
+            Self::Agent | Self::UserForAgent | Self::ProjectForAgent | Self::UnknownAgent
+        )
     }
 }
 
@@ -108,7 +136,7 @@ impl RuleExplanation {
             rule: Some(rule.clone()),
             source: Some(layer.source),
             index: Some(index),
-            is_final: layer.source == RuleSource::User && rule.action == RuleAction::Deny,
+            is_final: layer.source.is_of_user() && rule.action == RuleAction::Deny,
         }
     }
 }
@@ -118,14 +146,16 @@ impl RuleExplanation {
 /// Without a rule a person is asked.
 pub(super) fn find_deciding_rule(
     layers: &[RuleLayer<'_>],
-    applies: impl Fn(&PermissionRule) -> bool,
+    applies: impl Fn(RuleSource, &PermissionRule) -> bool,
 ) -> RuleExplanation {
-    let layers = sort_layers(layers);
+    let (unknown, layers): (Vec<_>, Vec<_>) =
+        sort_layers(layers).into_iter().partition(|it| it.source == RuleSource::UnknownAgent);
     let last_match = |layer: &RuleLayer<'_>| {
-        let (index, rule) = layer.rules.iter().enumerate().rfind(|(_, rule)| applies(rule))?;
+        let mut rules = layer.rules.iter().enumerate();
+        let (index, rule) = rules.rfind(|(_, rule)| applies(layer.source, rule))?;
         Some(RuleExplanation::from_rule(layer, index, rule))
     };
-    let is_user = |layer: &&RuleLayer<'_>| layer.source == RuleSource::User;
+    let is_user = |layer: &&RuleLayer<'_>| layer.source.is_of_user();
     let by_user = layers.iter().rev().filter(is_user).find_map(last_match);
     if let Some(denied) = by_user.filter(|found| found.is_final) {
         return denied;
@@ -137,7 +167,10 @@ pub(super) fn find_deciding_rule(
         index: None,
         is_final: false,
     };
-    layers.iter().rev().find_map(last_match).unwrap_or(nothing)
+    let found = layers.iter().rev().find_map(last_match).unwrap_or(nothing);
+    let is_open = found.action == RuleAction::Allow && found.source != Some(RuleSource::Approval);
+    let asked = unknown.iter().find_map(last_match).filter(|_| is_open);
+    asked.unwrap_or(found)
 }
 
 /// Decides one pattern and names the rule and its source; the layers may come in any order.
@@ -147,7 +180,7 @@ pub fn explain_decision(
     pattern: &str,
     layers: &[RuleLayer<'_>],
 ) -> RuleExplanation {
-    find_deciding_rule(layers, |rule| {
+    find_deciding_rule(layers, |_, rule| {
         matches_wildcard(permission, &rule.permission) && matches_wildcard(pattern, &rule.pattern)
     })
 }
@@ -188,21 +221,23 @@ fn rules_about(permission: &str, layers: &[RuleLayer<'_>]) -> Vec<PermissionRule
 #[must_use]
 pub fn list_hidden_tools<'t>(tools: &[&'t str], layers: &[RuleLayer<'_>]) -> Vec<&'t str> {
     let layers = sort_layers(layers);
-    let denies_all = |permission: &str, only: Option<RuleSource>| {
-        let layers = layers.iter().rev().filter(|it| only.is_none_or(|only| it.source == only));
+    let denies_all = |permission: &str, only_user: bool| {
+        let layers = layers.iter().rev().filter(|it| !only_user || it.source.is_of_user());
+        let layers = layers.filter(|it| it.source != RuleSource::UnknownAgent);
         let mut rules = layers.flat_map(|layer| layer.rules.iter().rev());
         let last = rules.find(|rule| matches_wildcard(permission, &rule.permission));
         last.is_some_and(|rule| rule.pattern == "*" && rule.action == RuleAction::Deny)
     };
     let hidden = |tool: &str| {
-        let permission = permission_of(tool);
-        denies_all(permission, Some(RuleSource::User)) || denies_all(permission, None)
+        let permission = permission_of_tool(tool);
+        denies_all(permission, true) || denies_all(permission, false)
     };
     tools.iter().copied().filter(|tool| hidden(tool)).collect()
 }
 
 /// The permission a tool asks for; most ask for their own name.
-fn permission_of(tool: &str) -> &str {
+#[must_use]
+pub fn permission_of_tool(tool: &str) -> &str {
     match tool {
         "edit" | "write" | "apply_patch" | "patch" | "multiedit" => "edit",
         "list_mcp_resources" | "list_mcp_resource_templates" | "read_mcp_resource" => "read",
@@ -218,7 +253,7 @@ pub fn sort_layers<'a>(layers: &[RuleLayer<'a>]) -> Vec<RuleLayer<'a>> {
     layers
 }
 
-/// What each layer alone says of a pattern: its own last match, weakest source first. The last of
+/// What each layer alone decides about a pattern: its own last match, weakest source first. The last of
 /// them decides, unless one of them is final.
 #[must_use]
 pub fn explain_each_layer(

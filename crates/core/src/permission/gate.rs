@@ -106,7 +106,8 @@ impl GateCaller {
 ///
 /// A person and the session's own client may, a model and others are asked about, unless a rule that
 /// names the permission says otherwise. Rules about everything (`*`) do not open a gate: a
-/// user who allows all tools has not allowed them to undo work. They do close it.
+/// user who allows all tools has not allowed them to undo work. They do close it. Rules about an agent
+/// (an agent that may change nothing, say) close it to callers other than models only if they name the permission.
 #[must_use]
 pub fn decide_gate(
     gate: GatedOperation,
@@ -121,8 +122,13 @@ pub fn decide_gate(
     let default = [PermissionRule::new(gate.as_str(), "*", default)];
     let mut counted = vec![RuleLayer { source: RuleSource::Builtin, rules: &default }];
     counted.extend(layers.iter().filter(|layer| layer.source != RuleSource::Builtin));
-    find_deciding_rule(&counted, |rule| {
-        gate.is_rule_relevant(rule) && matches_wildcard(pattern, &rule.pattern)
+    let concerns_caller = |source: RuleSource, rule: &PermissionRule| {
+        !source.is_about_agent() || caller == GateCaller::Model || rule.permission != "*"
+    };
+    find_deciding_rule(&counted, |source, rule| {
+        gate.is_rule_relevant(rule)
+            && concerns_caller(source, rule)
+            && matches_wildcard(pattern, &rule.pattern)
     })
 }
 

@@ -15,11 +15,11 @@ mod wildcard;
 pub use builtin::{BuiltinAgent, RuleDirectories, agent_rules, default_rules, tool_output_rules};
 pub use decision::{
     PermissionVerdict, RuleExplanation, RuleLayer, RuleSource, decide_request, explain_decision,
-    explain_each_layer, inherited_rules, list_hidden_tools, sort_layers,
+    explain_each_layer, inherited_rules, list_hidden_tools, permission_of_tool, sort_layers,
 };
 pub use gate::{CallerRole, GateCaller, GatedOperation, decide_gate};
 pub use reply_effects::{ReplyEffects, ReplyError, ResolvedRequest, resolve_reply};
 pub use rule::{PermissionRule, RuleAction};
 pub use rule_config::{RuleConfigError, parse_rule_config};
-pub use rule_file::parse_rule_file;
+pub use rule_file::{AgentTable, PermissionFile, parse_agent_rules};
 pub use wildcard::matches_wildcard;

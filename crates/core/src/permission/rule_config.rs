@@ -20,6 +20,12 @@ pub enum RuleConfigError {
         /// What is wrong.
         why: String,
     },
+    /// An agent, or the list of them, that is no table.
+    #[error("{} must be a table", redact_text(at))]
+    NotATable {
+        /// Where in the file.
+        at: String,
+    },
     /// A word that is no action.
     #[error("permission{} is {}; use allow, deny or ask", redact_text(at), quoted(word))]
     UnknownAction {

@@ -12,6 +12,17 @@ use crate::model::{
 const PROJECT_FIELDS: [&str; 8] =
     ["id", "worktree", "vcs", "name", "icon", "commands", "time", "sandboxes"];
 
+/// What only our own database holds of a project.
+const OWN_FIELDS: [&str; 7] = [
+    "aliases",
+    "recordedRoots",
+    "joinedClones",
+    "worktrees",
+    "removed",
+    "importedPermission",
+    "importedApprovals",
+];
+
 /// Returns a project as OpenCode shows it: no aliases, no rules, nothing of the worktrees made for it.
 #[must_use]
 pub fn project_info(project: &Project) -> Value {
@@ -27,14 +38,14 @@ pub fn worktree_info(event: &WorktreeCreationEvent) -> Value {
 }
 
 /// Reads a project in OpenCode's form. By what it is found, which directories were made for it and
-/// that it was removed is for its own ledger to say, never for a document.
+/// that it was removed only its own database says, never a document.
 ///
 /// # Errors
 ///
 /// A field of the wrong type, a missing field, an invalid id.
 pub fn parse_project(value: Value) -> Result<Project, ShapeError> {
     let mut map = parsing::expect_object("project", value)?;
-    for own in ["aliases", "worktrees", "removed", "importedPermission", "importedApprovals"] {
+    for own in OWN_FIELDS {
         map.remove(own);
     }
     parsing::parse_value("project", Value::Object(map))

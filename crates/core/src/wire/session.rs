@@ -7,8 +7,14 @@ use super::usage::{cost_and_tokens, tokens_info};
 use crate::model::{ExtraFields, ImportedUsage, Session, SessionUsage};
 use crate::permission::PermissionRule;
 
-/// Fields of the model that OpenCode does not have.
-const PRIVATE_FIELDS: [&str; 3] = ["usage_base", "origin", "importedPermission"];
+/// Fields of the model that OpenCode does not have and clients do not see. No document and no client sets them.
+pub(super) const HIDDEN_FIELDS: [&str; 2] = [USAGE_FIELD, "importedPermission"];
+
+/// The field with the usage that an import brought.
+pub(super) const USAGE_FIELD: &str = "usage_base";
+
+/// A field that OpenCode does not have and clients are shown: where a fork was taken. No document and no client sets it.
+const ORIGIN_FIELD: &str = "origin";
 
 /// How fields begin that are kept in a session while it is made.
 const PRIVATE_PREFIX: &str = "turnstone.";
@@ -17,13 +23,13 @@ const PRIVATE_PREFIX: &str = "turnstone.";
 #[must_use]
 pub fn session_info(session: &Session, usage: SessionUsage) -> Value {
     let mut map = parsing::to_object(session);
-    for key in PRIVATE_FIELDS {
+    for key in HIDDEN_FIELDS {
         map.remove(key);
     }
     let (mut cost, mut tokens) = cost_and_tokens(session, usage);
     if map.keys().any(|key| key.starts_with(PRIVATE_PREFIX)) {
         // Still being created: remove the private fields that hide it until it is complete.
-        map.retain(|key, _| !key.starts_with(PRIVATE_PREFIX));
+        map.retain(|key, _| !key.starts_with(PRIVATE_PREFIX) && key != ORIGIN_FIELD);
         if let Some(Value::Object(time)) = map.get_mut("time") {
             time.remove("archived");
         }
@@ -40,6 +46,9 @@ pub fn session_info(session: &Session, usage: SessionUsage) -> Value {
 #[must_use]
 pub fn session_export(session: &Session, usage: SessionUsage) -> Value {
     let mut shown = session_info(session, usage);
+    if let Some(map) = shown.as_object_mut() {
+        map.shift_remove(ORIGIN_FIELD);
+    }
     if !session.imported_permission.is_empty() {
         let own = session.permission.iter().flatten();
         let rules: Vec<&PermissionRule> = session.imported_permission.iter().chain(own).collect();
@@ -59,9 +68,10 @@ pub fn session_export(session: &Session, usage: SessionUsage) -> Value {
 pub fn parse_session(value: Value) -> Result<Session, ShapeError> {
     const WHAT: &str = "session";
     let mut map = parsing::expect_object(WHAT, value)?;
-    // What only our own ledger says of a session, no document and no client does.
+    // Only our own database says this of a session, never a document or a client.
     map.retain(|key, _| {
-        !PRIVATE_FIELDS.contains(&key.as_str()) && !key.starts_with(PRIVATE_PREFIX)
+        let is_ours = key == ORIGIN_FIELD || HIDDEN_FIELDS.contains(&key.as_str());
+        !is_ours && !key.starts_with(PRIVATE_PREFIX)
     });
     let base = take_imported_usage(&mut map)?;
     let mut session: Session = parsing::parse_value(WHAT, Value::Object(map))?;
@@ -98,6 +108,17 @@ mod tests {
         let session = parse_session(value)?;
         assert!(session.imported_permission.is_empty() && session.origin.is_none());
         assert!(session.extra.is_empty(), "{:?}", session.extra);
+        Ok(())
+    }
+
+    #[test]
+    fn origin_of_a_fork_is_shown_and_not_exported() -> Result<(), ShapeError> {
+        let mut session = parse_session(json!({ "id": "ses_a", "slug": "s", "projectID": "p",
+            "directory": "/w", "title": "t", "version": "1", "time": { "created": 1, "updated": 2 } }))?;
+        let origin = json!({ "sessionID": "ses_b", "messageID": "msg_c", "seq": 4 });
+        session.origin = parsing::parse_value("origin", origin.clone())?;
+        assert_eq!(session_info(&session, SessionUsage::default())["origin"], origin);
+        assert_eq!(session_export(&session, SessionUsage::default()).get("origin"), None);
         Ok(())
     }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Number, Value, json};
 
-use crate::model::{PartBody, Session, SessionUsage, TokenCounts};
+use crate::model::{ImportedUsage, PartBody, Session, SessionUsage, TokenCounts};
 
 /// Returns the cost and the tokens to show for a session whose parts add up to `usage`.
 ///
@@ -10,7 +10,15 @@ use crate::model::{PartBody, Session, SessionUsage, TokenCounts};
 /// they were; afterwards, the foreign figures plus what was added or taken away since.
 #[must_use]
 pub fn cost_and_tokens(session: &Session, usage: SessionUsage) -> (Number, Value) {
-    let Some(base) = &session.usage_base else {
+    displayed_usage(session.usage_base.as_ref(), usage)
+}
+
+/// As [`cost_and_tokens`], from the usage that an import brought.
+pub(super) fn displayed_usage(
+    base: Option<&ImportedUsage>,
+    usage: SessionUsage,
+) -> (Number, Value) {
+    let Some(base) = base else {
         return (usage.cost_number(), tokens_info(usage));
     };
     let since = usage.minus(base.counted);

@@ -1,8 +1,8 @@
 //! Captures within the budget, and what happens to a call when they do not fit (R13).
 //!
 //! Before a call, old undo data is evicted; if that is not enough, the call is refused, or runs uncovered where that
-//! was asked for. After one it is too late to refuse: what it did is then unknown, said so, and never
-//! undone. Nothing stays open for it.
+//! was asked for. After one it is too late to refuse: what fits is captured path by path, and the rest
+//! is reported and never undone. Only on a full disk the call stays open, until there is space.
 
 use std::collections::BTreeSet;
 
@@ -46,10 +46,7 @@ impl BudgetedCapture {
             let made = match refused.over_budget() {
                 Some(over) => self.eviction.free_space(ctx, handle, over)?,
                 // The disk itself is full: unpinned captures can go, and no undo data has to.
-                None => handle
-                    .maintenance()
-                    .collect_garbage(&self.pins.gc_request(ctx, EVICTION_COPY_BYTES)?)
-                    .map(|_| true)?,
+                None => self.collect_garbage(ctx, handle)?,
             };
             refused = match capture_once(ctx, handle, group, named) {
                 Err(error) if error.is_full() => error,
@@ -65,7 +62,16 @@ impl BudgetedCapture {
         })
     }
 
-    /// The same; `None` if it does not fit and the call may run uncovered.
+    /// Drops unpinned captures; false if there is no space even for that.
+    fn collect_garbage(&self, ctx: &Context, handle: &SnapshotHandle) -> Result<bool> {
+        let request = self.pins.gc_request(ctx, EVICTION_COPY_BYTES)?;
+        match handle.maintenance().collect_garbage(&request) {
+            Err(error) if error.is_full() => Ok(false),
+            collected => Ok(collected.map(|_| true)?),
+        }
+    }
+
+    /// Captures before a call; `None` if the capture does not fit and the call may run uncovered.
     pub(crate) fn capture_by_policy(
         &self,
         ctx: &Context,
@@ -83,7 +89,7 @@ impl BudgetedCapture {
         }
     }
 
-    /// The same after a call; `None` if it does not fit.
+    /// Captures after a call; `None` if the capture does not fit.
     pub(crate) fn try_capture(
         &self,
         ctx: &Context,
@@ -93,8 +99,7 @@ impl BudgetedCapture {
     ) -> Result<Option<CaptureOutcome>> {
         match self.capture(ctx, handle, group, named) {
             Ok(captured) => Ok(Some(captured)),
-            Err(EngineError::OverBudget(_)) => Ok(None),
-            Err(EngineError::Snapshot(error)) if error.is_full() => Ok(None),
+            Err(error) if error.is_full() => Ok(None),
             Err(error) => Err(error),
         }
     }

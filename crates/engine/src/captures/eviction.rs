@@ -1,4 +1,4 @@
-//! Eviction: removes old undo data for a capture that does not fit. The ledger records it first (R13, R14).
+//! Eviction: removes old undo data for a capture that does not fit. The database records it first (R13, R14).
 //!
 //! If a store is full, its own undo data is evicted; if all stores together are, the data that was idle longest
 //! in any of them. Each store is asked through its owner; one that cannot be reached keeps its data.
@@ -29,26 +29,26 @@ use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
 use crate::tool_calls::tracked_call::session_pin_group;
 
-/// What goes with what expires, in one store.
+/// What is deleted in one store by an eviction, as the database records it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 struct StoredEviction {
     root: ChangeRoot,
-    /// The captures of the session before this one.
+    /// The captures of the session before this one are deleted; without it, all of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     keep_from: Option<Oid>,
-    /// These guards.
+    /// The guards that are deleted.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     guards: Vec<PinGroup>,
 }
 
-/// What goes in one store: steps, and the operations that are over once they are gone.
+/// What remains to be deleted in one store, and the operations that are complete afterwards.
 #[derive(Default)]
 struct PendingEviction {
     steps: Vec<ExpiryStep>,
     open: Vec<(SessionId, OperationId)>,
 }
 
-/// Evicts undo data when a budget is used up: the ledger records what goes before any capture goes.
+/// Evicts undo data when a budget is used up: the database records what will be deleted before any capture is deleted.
 #[derive(Clone)]
 pub(crate) struct Eviction {
     pub(crate) store: Arc<Store>,
@@ -58,7 +58,7 @@ pub(crate) struct Eviction {
 }
 
 impl Eviction {
-    /// Frees space for a capture that did not fit: unpinned captures go first, then undo data of old turns,
+    /// Frees space for a capture that did not fit: unpinned captures are deleted first, then undo data of old turns,
     /// then guards of operations. Returns false, and nothing has expired, if even that would not
     /// be enough.
     pub(crate) fn free_space(
@@ -80,7 +80,7 @@ impl Eviction {
         let stores: Vec<&SnapshotHandle> =
             std::iter::once(handle).chain(others.iter().map(|(other, _)| &**other)).collect();
         let made = self.free_space_in(ctx, &stores, &request, over);
-        // Who came only for this leaves again: others keep those stores.
+        // Stores that were opened only for this are closed again.
         let mine = others.iter().filter(|(_, was_open)| !was_open);
         let mine: Vec<String> =
             mine.map(|(other, _)| other.location().root.to_string_lossy().into_owned()).collect();
@@ -192,7 +192,7 @@ impl Eviction {
         Ok(found)
     }
 
-    /// The store of a directory, if it is the one that is meant; none is made.
+    /// The store of a directory, if it is the expected one; none is created.
     fn find_registered_handle(
         &self,
         ctx: &Context,
@@ -207,7 +207,7 @@ impl Eviction {
         }
     }
 
-    /// Evicts candidates from a store: the ledger records them, their captures go, the ledger
+    /// Evicts candidates from a store: the database records them, their captures go, the database
     /// records that.
     fn evict_candidates(
         &self,
@@ -264,10 +264,12 @@ impl Eviction {
             };
             let (id, work) = (self.id_generator.new_operation_id(ctx.now)?, encode_work(&work)?);
             let (name, expiring) = (session.clone(), TurnExpiry { id: id.clone(), turns, work });
-            let fresh =
-                self.store.write(ctx, move |tx| tx.expiry().expire_turns(&name, &expiring)).wait();
+            let fresh = self
+                .store
+                .write(ctx, move |tx| tx.undo_expiry().expire_turns(&name, &expiring))
+                .wait();
             match fresh {
-                // Another process may have been faster with some; its own work says what goes.
+                // Another process may have evicted some meanwhile; it has recorded that itself.
                 Ok(fresh) if !fresh.is_empty() => {
                     pending.steps.push(step);
                     pending.open.push((session.clone(), id));
@@ -306,8 +308,10 @@ impl Eviction {
             let operations = guards.iter().map(|(operation, _)| (*operation).clone()).collect();
             let expiring = GuardExpiry { id: id.clone(), operations, work: encode_work(&work)? };
             let name = session.clone();
-            let fresh =
-                self.store.write(ctx, move |tx| tx.expiry().expire_guards(&name, &expiring)).wait();
+            let fresh = self
+                .store
+                .write(ctx, move |tx| tx.undo_expiry().expire_guards(&name, &expiring))
+                .wait();
             let fresh = match fresh {
                 Err(StoreError::NoSession(_)) => continue,
                 fresh => fresh?,
@@ -337,13 +341,18 @@ impl Eviction {
     pub(crate) fn finish_interrupted(&self, ctx: &Context) -> Result<Vec<OperationId>> {
         let mut done = Vec::new();
         for UnfinishedExpiry { session, id, work } in
-            self.store.read(ctx, |r| r.expiry().unfinished())?
+            self.store.read(ctx, |r| r.undo_expiry().unfinished())?
         {
             let work: StoredEviction =
                 serde_json::from_value(work).map_err(std::io::Error::from)?;
-            // Of a directory that is gone the store goes as a whole.
-            if Path::new(&work.root.path).is_dir() {
-                let handle = self.snapshots.of_root(&work.root, ctx.now)?;
+            // The store of a directory that is gone is removed as a whole.
+            let handle = match self.snapshots.of_root(&work.root, ctx.now) {
+                Err(EngineError::DirectoryGone { .. } | EngineError::DirectoryReplaced { .. }) => {
+                    None
+                }
+                found => Some(found?),
+            };
+            if let Some(handle) = handle {
                 let turns = work.keep_from.map(|oid| (session_pin_group(&session), Some(oid)));
                 let guards = work.guards.into_iter().map(|group| (group, None));
                 let gone = turns.into_iter().chain(guards);
@@ -367,7 +376,7 @@ fn encode_work(work: &StoredEviction) -> Result<serde_json::Value> {
     Ok(serde_json::to_value(work).map_err(std::io::Error::from)?)
 }
 
-/// The same need, in which guards of restores by hand stay as well: they go last.
+/// Keeps the guards of manual restores as well: they are evicted last.
 fn with_unowned_guards_live(
     ctx: &Context,
     handle: &SnapshotHandle,

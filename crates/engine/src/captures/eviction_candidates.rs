@@ -1,8 +1,8 @@
-//! Eviction candidates: whose undo data goes when the budget is used up, and in which order (R13).
+//! Eviction candidates: whose undo data is evicted when the budget is used up, and in which order (R13).
 //!
 //! Archived sessions first, then those that are idle longest; whole turns, oldest first. Never a turn
 //! that runs, nor the newest one of a session that changed files, nor what a session it began did in it.
-//! What operations displaced goes last of all (R14).
+//! Guards of operations are evicted last (R14).
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -24,7 +24,7 @@ pub(crate) struct EvictionCandidate {
     pub(crate) target: EvictionTarget,
 }
 
-/// What goes.
+/// What is evicted.
 pub(crate) enum EvictionTarget {
     /// A turn, and with it the captures of its session before one that stays.
     Turn {
@@ -39,7 +39,7 @@ pub(crate) enum EvictionTarget {
     UnownedGuard(PinGroup),
 }
 
-/// When it goes: turns before guards, then archived sessions before others, those at work last, and
+/// When it is evicted: turns before guards, then archived sessions before others, those at work last, and
 /// else by when something happened last.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct EvictionPriority {
@@ -77,7 +77,7 @@ struct EvictionFacts {
 }
 
 impl Eviction {
-    /// What may expire in a store; sorted by rank it is in the order in which it goes.
+    /// What may expire in a store; sorted by priority, it is in the order of eviction.
     ///
     /// `guards` are those of all operations; without them none may go.
     pub(crate) fn list_candidates(
@@ -91,7 +91,7 @@ impl Eviction {
         for (group, chain) in handle.reader().list_chains()? {
             let Ok(id) = group.parse::<SessionId>() else { continue };
             if let Some(past) = self.store.read(ctx, |r| EvictionFacts::read(r, &id, &store))? {
-                found.extend(past.candidates(&chain));
+                found.extend(past.list_in_chain(&chain));
             }
         }
         let Some(guards) = guards else { return Ok(found) };
@@ -133,7 +133,7 @@ impl EvictionFacts {
             needs.entry(row.set.turn.clone()).or_default().extend(ids);
         }
         let named = needs.values().flatten().copied().collect();
-        let (turns, expired) = (r.turns().list(id)?, r.expiry().expired_turns(id)?);
+        let (turns, expired) = (r.turns().list(id)?, r.undo_expiry().expired_turns(id)?);
         let newest = turns.iter().filter(|turn| needs.contains_key(&turn.id));
         let newest = newest.map(|turn| turn.span.0).max();
         let open = turns.iter().find(|turn| turn.state.is_open()).map(|turn| turn.span.0);
@@ -153,7 +153,7 @@ impl EvictionFacts {
     }
 
     /// The turns of the session that may go, oldest first; captures are given newest first.
-    fn candidates(&self, chain: &[ListedCapture]) -> Vec<EvictionCandidate> {
+    fn list_in_chain(&self, chain: &[ListedCapture]) -> Vec<EvictionCandidate> {
         let mut remaining: Vec<(&TurnRow, usize)> = self
             .turns
             .iter()

@@ -37,7 +37,7 @@ pub(crate) struct OperationGuard {
 ///
 /// # Errors
 ///
-/// The ledger or an operation in it cannot be read: then it is unknown what must stay.
+/// The database or an operation in it cannot be read: then it is unknown what must stay.
 pub fn list_guard_groups(store: &Store, ctx: &Context) -> Result<BTreeSet<PinGroup>> {
     Ok(read_guards(store, ctx)?.into_iter().map(|guard| guard.group).collect())
 }
@@ -46,7 +46,7 @@ pub fn list_guard_groups(store: &Store, ctx: &Context) -> Result<BTreeSet<PinGro
 fn read_guards(store: &Store, ctx: &Context) -> Result<Vec<OperationGuard>> {
     let mut found = Vec::new();
     for GuardPin { session, operation, time, can_expire: may_go, plan } in
-        store.read(ctx, |r| r.expiry().guard_pins())?
+        store.read(ctx, |r| r.undo_expiry().guard_pins())?
     {
         for (store, order) in decode_store_operations(&operation, &plan)? {
             let (session, operation) = (session.clone(), operation.clone());
@@ -54,7 +54,7 @@ fn read_guards(store: &Store, ctx: &Context) -> Result<Vec<OperationGuard>> {
                 session,
                 operation,
                 store,
-                group: order.group(),
+                group: order.guard_group(),
                 time,
                 can_expire: may_go,
             });
@@ -118,22 +118,43 @@ impl CaptureRetention {
         }
     }
 
+    /// The pin groups of deleted sessions whose rows are still there, and of what their operations displaced.
+    pub(crate) fn deleted_pin_groups(
+        &self,
+        ctx: &Context,
+        sessions: &[SessionId],
+    ) -> Result<BTreeSet<PinGroup>> {
+        let mut groups: BTreeSet<PinGroup> = sessions.iter().map(session_pin_group).collect();
+        for pin in self.store.read(ctx, |r| r.undo_expiry().guard_pins_of_deleted())? {
+            match decode_store_operations(&pin.operation, &pin.plan) {
+                Ok(orders) if sessions.contains(&pin.session) => {
+                    groups.extend(orders.into_iter().map(|(_, order)| order.guard_group()));
+                }
+                Ok(_) => {}
+                // Its guard is not known; it expires with its age.
+                Err(error) => tracing::warn!("a guard of a deleted session stays: {error}"),
+            }
+        }
+        Ok(groups)
+    }
+
     /// What garbage collection may remove: nothing of an existing session or its operations.
     pub(crate) fn gc_request(&self, ctx: &Context, effort: u64) -> Result<GcRequest> {
         let live = self.live_pin_groups(ctx)?.iter().map(|group| group.name().to_owned()).collect();
         let keep = self.retention_millis;
-        Ok(GcRequest { live, keep, effort, dry_run: false, now: ctx.now })
+        let deleted = BTreeSet::new();
+        Ok(GcRequest { live, deleted, keep, effort, dry_run: false, now: ctx.now })
     }
 }
 
 impl OperationGuard {
-    /// True if it may go at this moment.
+    /// True if it may be evicted now.
     pub(crate) fn can_evict_at(&self, now: EpochMillis) -> bool {
         self.can_expire && now.since(self.time) >= MIN_GUARD_AGE_MILLIS
     }
 }
 
-/// A guard that no operation of the ledger pins: of a restore by hand.
+/// A guard that no operation of the database pins: of a restore by hand.
 pub(crate) struct UnownedGuard {
     pub(crate) group: PinGroup,
     pub(crate) time: EpochMillis,

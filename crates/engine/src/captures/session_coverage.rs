@@ -12,6 +12,7 @@ use turnstone_snapshot::{SnapshotError, SnapshotHandle};
 
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
+use crate::permissions::is_link_circle;
 
 /// Whether the files of a session are captured.
 pub enum SnapshotAccess {
@@ -41,7 +42,7 @@ impl SnapshotHandles {
     /// # Errors
     ///
     /// [`EngineError::RootGone`] if its directory is not there.
-    pub fn access(&self, session: &Session, now: EpochMillis) -> Result<SnapshotAccess> {
+    pub fn open_for_session(&self, session: &Session, now: EpochMillis) -> Result<SnapshotAccess> {
         let directory = Path::new(&session.directory);
         if !directory.is_dir() {
             let path = directory.to_owned();
@@ -92,39 +93,6 @@ impl SnapshotHandles {
             Ok((root, has_baseline)) => Ok(SessionCoverage::Covered { root, has_baseline }),
             Err(error) if error.is_refused_root() => Ok(SessionCoverage::Refused(error)),
             Err(error) => Err(error.into()),
-        }
-    }
-
-    /// The store a change set was captured in, even if its directory has moved (R12).
-    ///
-    /// # Errors
-    ///
-    /// [`EngineError::DirectoryGone`] if it is nowhere.
-    pub(crate) fn of_root(
-        &self,
-        root: &ChangeRoot,
-        now: EpochMillis,
-    ) -> Result<Arc<SnapshotHandle>> {
-        let path = Path::new(&root.path);
-        if path.is_dir() {
-            // Reading what was captured must not make a store.
-            if let Some(handle) = self.find(path, now)?
-                && handle.location().id.as_str() == root.store
-            {
-                return Ok(handle);
-            }
-        }
-        let listed = self.registry().list_stores().map_err(SnapshotError::from)?;
-        let moved = listed.into_iter().find(|it| it.id.as_str() == root.store && it.root_exists);
-        match moved.and_then(|it| it.root) {
-            Some(facts) => Ok(self.open(&facts.path, now)?),
-            None if !path.try_exists()? => {
-                Err(EngineError::DirectoryGone { path: path.to_owned() })
-            }
-            None => {
-                let found = self.find(path, now)?;
-                found.ok_or_else(|| SnapshotError::Untracked(path.to_owned()).into())
-            }
         }
     }
 
@@ -195,7 +163,13 @@ fn relative_path(root: &Path, path: &Path) -> Option<RelPath> {
     RelPath::new(relative.as_os_str().as_bytes()).ok()
 }
 
-/// The real path, as far as it exists; nothing if what does not exist is reached through `..`.
+fn leads_nowhere(error: &std::io::Error) -> bool {
+    use std::io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory};
+    [InvalidFilename, InvalidInput, NotADirectory].contains(&error.kind())
+}
+
+/// The real path of the part that exists; `None` if a missing part is followed by `..`, or if no file can have this
+/// path.
 fn resolve_links(path: &Path) -> std::io::Result<Option<PathBuf>> {
     let mut missing = Vec::new();
     let mut at = path;
@@ -207,6 +181,8 @@ fn resolve_links(path: &Path) -> std::io::Result<Option<PathBuf>> {
                 ));
             }
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => {}
+            // Through a file, or in a circle of links: no file can be there.
+            Err(error) if leads_nowhere(&error) || is_link_circle(at)? => return Ok(None),
             Err(error) => return Err(error),
         }
         // A dangling link counts as a name.

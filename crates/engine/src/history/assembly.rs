@@ -6,15 +6,18 @@ use std::sync::Arc;
 use turnstone_store::Store;
 
 use crate::captures::Captures;
+use crate::history::checkout_turns::CheckoutTurns;
 use crate::history::checkpoint::Checkpoints;
 use crate::history::client_edit::ClientEdits;
 use crate::history::diff::Diffs;
 use crate::history::fork::{Forks, SessionCopies};
+use crate::history::imported_session::ImportedSessions;
+use crate::history::pending_turn_ends::PendingTurnEnds;
 use crate::history::replication::Replication;
 use crate::history::revert::Reverts;
-use crate::history::session_branch::SessionBranches;
 use crate::history::session_changes::SessionChanges;
 use crate::history::session_recovery::SessionRecovery;
+use crate::history::timeline_branch::TimelineBranches;
 use crate::history::undo::{OperationPlanner, OperationRunner, UndoSelection};
 use crate::history::undo_redo::History;
 use crate::id_generator::IdGenerator;
@@ -34,7 +37,7 @@ pub(crate) struct HistoryInputs<'e> {
 /// What all parts of the history share.
 struct SharedParts {
     changes: SessionChanges,
-    branches: SessionBranches,
+    branches: TimelineBranches,
     operations: OperationRunner,
     recovery: SessionRecovery,
     selection: UndoSelection,
@@ -46,7 +49,8 @@ impl SharedParts {
         let (store, id_generator) = (inputs.store.clone(), inputs.ids.clone());
         let snapshots = inputs.captures.snapshots.clone();
         let changes = SessionChanges { store: store.clone(), snapshots: snapshots.clone() };
-        let branches = SessionBranches { store: store.clone(), id_generator: id_generator.clone() };
+        let branches =
+            TimelineBranches { store: store.clone(), id_generator: id_generator.clone() };
         let operations = OperationRunner {
             store: store.clone(),
             snapshots: snapshots.clone(),
@@ -60,6 +64,8 @@ impl SharedParts {
             captures: inputs.captures.budgeted.clone(),
             changes: changes.clone(),
             operations: operations.clone(),
+            turn_ends: PendingTurnEnds::default(),
+            traces: inputs.captures.traces.clone(),
         };
         let selection = UndoSelection { store: store.clone(), changes: changes.clone() };
         let planner = OperationPlanner {
@@ -80,6 +86,11 @@ pub(crate) fn assemble(inputs: &HistoryInputs<'_>) -> History {
     let forks = new_forks(inputs, &parts);
     let SharedParts { changes, branches, operations, recovery, selection, planner } = parts;
     let (store, id_generator) = (inputs.store.clone(), inputs.ids.clone());
+    let imported_sessions = ImportedSessions {
+        store: store.clone(),
+        id_generator: id_generator.clone(),
+        selection: selection.clone(),
+    };
     let checkpoints = Checkpoints {
         store: store.clone(),
         id_generator,
@@ -90,6 +101,11 @@ pub(crate) fn assemble(inputs: &HistoryInputs<'_>) -> History {
     let replication = Replication { store: store.clone(), projects: inputs.projects.clone() };
     let diffs =
         Diffs { store: store.clone(), recovery: recovery.clone(), changes: changes.clone() };
+    let checkout_turns = CheckoutTurns {
+        store: store.clone(),
+        selection: selection.clone(),
+        changes: changes.clone(),
+    };
     History {
         store,
         recovery,
@@ -104,6 +120,8 @@ pub(crate) fn assemble(inputs: &HistoryInputs<'_>) -> History {
         forks,
         edits,
         replication,
+        checkout_turns,
+        imported_sessions,
     }
 }
 

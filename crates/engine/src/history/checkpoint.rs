@@ -1,4 +1,4 @@
-//! Marks: points of a session that got a name, and names that were given up.
+//! Checkpoints: named points of a session, and names that were removed.
 
 use std::sync::Arc;
 

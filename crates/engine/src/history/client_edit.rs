@@ -203,6 +203,31 @@ impl ClientEdits {
         Ok(self.store.write(&ctx, remove).wait()?)
     }
 
+    /// Removes the messages of a compaction that failed, in one transaction. They are no part of
+    /// the conversation, so no permission is needed; what does not exist changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn discard_compaction(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        messages: &[MessageId],
+    ) -> Result<()> {
+        let (session, messages) = (session.clone(), messages.to_vec());
+        let remove = move |tx: &Tx<'_>| {
+            for message in &messages {
+                match tx.messages().remove(&session, message) {
+                    Ok(()) | Err(StoreError::NoMessage { .. }) => {}
+                    Err(error) => return Err(error),
+                }
+            }
+            Ok(())
+        };
+        Ok(self.store.write(&ctx.without_preconditions(), remove).wait()?)
+    }
+
     /// Stores the response of a request under the idempotency key of `ctx`; the first one counts (R43).
     ///
     /// # Errors

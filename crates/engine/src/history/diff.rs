@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde_json::Number;
 use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{MessageId, SessionId, TurnId};
-use turnstone_core::model::{ChangeSummary, ExtraFields, SessionFileDiff};
+use turnstone_core::model::{ChangeSummary, ExtraFields, MessageBody, SessionFileDiff};
 use turnstone_core::operation::UndoExtent;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
@@ -19,7 +19,7 @@ use crate::history::jump::{SessionPoint, resolve_point};
 use crate::history::session_changes::SessionChanges;
 use crate::history::session_recovery::SessionRecovery;
 use crate::history::timeline::Timeline;
-use crate::history::undo::SelectedChangeSet;
+use crate::history::undo::ChangeSetUndoState;
 
 /// Larger patches are left out, and all after this much together.
 const MAX_PATCH_BYTES: usize = 1 << 20;
@@ -32,7 +32,7 @@ const WHOLE_FILE_CONTEXT: usize = 1 << 30;
 pub struct SessionDiff {
     /// The files; one outside of the session's root by its whole path.
     pub files: Vec<SessionFileDiff>,
-    /// Paths of which nothing can be said: where, which, why.
+    /// Paths that are not covered: where, which, why.
     pub not_covered: Vec<(ChangeRoot, RelPath, String)>,
 }
 
@@ -88,7 +88,9 @@ impl DiffFormat {
                 max_total_bytes: MAX_TOTAL_PATCH_BYTES,
                 ..usual
             },
-            Self::Git(context) => DiffOptions { context, ..usual },
+            Self::Git(context) => {
+                DiffOptions { context, binary_patches: true, only_utf8_is_text: true, ..usual }
+            }
             Self::CountsOnly => DiffOptions { context: 0, ..usual },
         }
     }
@@ -100,6 +102,15 @@ pub struct Diffs {
     pub(crate) store: Arc<Store>,
     pub(crate) recovery: SessionRecovery,
     pub(crate) changes: SessionChanges,
+}
+
+/// The diff that the program which ran a turn stored with its prompt.
+fn imported_message_diff(body: MessageBody) -> SessionDiff {
+    let files = match body {
+        MessageBody::User(user) => user.summary.map(|summary| summary.diffs),
+        MessageBody::Assistant(_) => None,
+    };
+    SessionDiff { files: files.unwrap_or_default(), not_covered: Vec::new() }
 }
 
 impl Diffs {
@@ -119,13 +130,16 @@ impl Diffs {
     ) -> Result<SessionDiff> {
         self.recovery.ensure_recovered(ctx, session)?;
         let line = self.store.read(ctx, |r| Timeline::read(r, session))?;
-        let whole = |_: &SelectedChangeSet, _: &RelPath| (true, false);
+        let whole = |_: &ChangeSetUndoState, _: &RelPath| (true, false);
         match what {
             DiffTarget::Session => {
                 let changes = self.changes.of_session(ctx, session, &line)?;
-                let taken = |selected: &SelectedChangeSet, path: &RelPath| {
+                let taken = |selected: &ChangeSetUndoState, path: &RelPath| {
                     (true, selected.undone.contains_path(path))
                 };
+                if changes.is_empty() {
+                    return self.imported_diff(ctx, session);
+                }
                 self.changes.diff(ctx, session, form, &changes, taken)
             }
             DiffTarget::Turn(turn) => {
@@ -133,21 +147,41 @@ impl Diffs {
                     || EngineError::NoTurn { session: session.clone(), turn: turn.clone() };
                 let found = line.turns.iter().find(|it| it.id == *turn).ok_or_else(missing)?;
                 let changes = self.changes.of_turns(ctx, session, &[found])?;
+                if changes.is_empty() && found.imported {
+                    let message =
+                        self.store.read(ctx, |r| r.messages().get(session, &found.message))?;
+                    return Ok(imported_message_diff(message.message.body));
+                }
                 self.changes.diff(ctx, session, form, &changes, whole)
             }
             DiffTarget::Message(message) => {
-                self.store.read(ctx, |r| r.messages().get(session, message))?;
+                let found = self.store.read(ctx, |r| r.messages().get(session, message))?;
                 let turn = line.turns.iter().find(|turn| turn.message == *message);
                 let changes = match turn {
                     Some(turn) => self.changes.of_turns(ctx, session, &[turn])?,
                     None => self.answer_change_sets(ctx, session, &line, message)?,
                 };
+                if changes.is_empty() && turn.is_none_or(|turn| turn.imported) {
+                    return Ok(imported_message_diff(found.message.body));
+                }
                 self.changes.diff(ctx, session, form, &changes, whole)
             }
             DiffTarget::Points(from, to) => {
                 self.diff_points(ctx, session, form, from.as_ref(), to.as_ref())
             }
         }
+    }
+
+    /// The diff that an import brought for a session; empty if it brought none.
+    fn imported_diff(&self, ctx: &Context, session: &SessionId) -> Result<SessionDiff> {
+        let files = self.store.read(ctx, |r| {
+            if r.turns().list(session)?.iter().any(|turn| !turn.imported) {
+                return Ok(None);
+            }
+            let summary = r.sessions().get(session)?.summary;
+            Ok(r.sessions().diff(session)?.or_else(|| summary.and_then(|summary| summary.diffs)))
+        })?;
+        Ok(SessionDiff { files: files.unwrap_or_default(), not_covered: Vec::new() })
     }
 
     /// The change sets of the calls of one answer.
@@ -157,7 +191,7 @@ impl Diffs {
         session: &SessionId,
         line: &Timeline,
         message: &MessageId,
-    ) -> Result<Vec<SelectedChangeSet>> {
+    ) -> Result<Vec<ChangeSetUndoState>> {
         let mut changes = self.changes.of_session(ctx, session, line)?;
         changes.retain(|selected| {
             let part = selected.row.set.part.as_ref();
@@ -189,7 +223,7 @@ impl Diffs {
             true => UndoExtent::All,
             false => past.undone_extent(&row.set.id),
         };
-        let stood = |selected: &SelectedChangeSet, path: &RelPath| {
+        let stood = |selected: &ChangeSetUndoState, path: &RelPath| {
             let before = taken(&one, from, &selected.row).contains_path(path);
             (before, taken(&other, to, &selected.row).contains_path(path))
         };

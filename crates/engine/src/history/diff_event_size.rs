@@ -15,7 +15,6 @@ pub(crate) const fn can_fit_event(files: usize) -> bool {
 /// The files as the event lists them: patches are omitted where they are too large, counts are not.
 /// Nothing if the names alone are too much: a short list would look like a whole one.
 pub(crate) fn trim_to_event(mut files: Vec<SessionFileDiff>) -> Option<Vec<SessionFileDiff>> {
-    let length = |text: &Option<String>| text.as_ref().map_or(0, String::len);
     let names: usize = files.iter().map(|file| length(&file.file) + FILE_OVERHEAD_BYTES).sum();
     let mut left = MAX_EVENT_BYTES.checked_sub(names)?;
     for file in &mut files {
@@ -25,6 +24,17 @@ pub(crate) fn trim_to_event(mut files: Vec<SessionFileDiff>) -> Option<Vec<Sessi
         }
     }
     Some(files)
+}
+
+/// About how many bytes the event of a difference has.
+pub(crate) fn event_bytes(files: &[SessionFileDiff]) -> usize {
+    let bytes =
+        |file: &SessionFileDiff| length(&file.file) + length(&file.patch) + FILE_OVERHEAD_BYTES;
+    files.iter().map(bytes).sum()
+}
+
+fn length(text: &Option<String>) -> usize {
+    text.as_ref().map_or(0, String::len)
 }
 
 #[cfg(test)]

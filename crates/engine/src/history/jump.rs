@@ -14,7 +14,7 @@ use crate::history::checkpoint::active_checkpoints;
 use crate::history::historical_state::HistoricalState;
 use crate::history::timeline::Timeline;
 use crate::history::undo::{
-    OperationSelection, SelectedChangeSet, SideEffects, TimelineSwitch, UndoAspect, UndoOptions,
+    ChangeSetUndoState, OperationSelection, SideEffects, TimelineSwitch, UndoAspect, UndoOptions,
     UndoPlan, is_timeline_switch,
 };
 use crate::history::undo_redo::History;
@@ -121,7 +121,7 @@ impl History {
         line: &Timeline,
         past: &HistoricalState,
         at: LogCursor,
-    ) -> Result<Vec<SelectedChangeSet>> {
+    ) -> Result<Vec<ChangeSetUndoState>> {
         let all: Vec<&TurnRow> = line.turns.iter().collect();
         let mut changes = self.changes.of_turns(ctx, session, &all)?;
         for selected in &mut changes {

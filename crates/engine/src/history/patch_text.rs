@@ -35,7 +35,9 @@ fn format_git_patch(steps: &[PathDiff]) -> Option<String> {
     let mut text = String::new();
     for step in steps {
         match &step.patch {
-            PatchBody::Text(git) => text.push_str(&String::from_utf8_lossy(git)),
+            PatchBody::Text(git) | PatchBody::BinaryPatch(git) => {
+                text.push_str(&String::from_utf8_lossy(git));
+            }
             PatchBody::Binary => return Some(String::new()),
             PatchBody::TooLarge => return None,
         }
@@ -51,7 +53,7 @@ fn format_jsdiff_patch(name: &str, steps: &[PathDiff]) -> Option<String> {
     for step in steps {
         let git = match &step.patch {
             PatchBody::Text(git) => String::from_utf8_lossy(git),
-            PatchBody::Binary => return Some(String::new()),
+            PatchBody::Binary | PatchBody::BinaryPatch(_) => return Some(String::new()),
             PatchBody::TooLarge => return None,
         };
         let body = git.lines().skip_while(|line| !line.starts_with("@@ "));

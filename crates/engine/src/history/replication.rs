@@ -16,7 +16,7 @@ pub struct ReplicatedEvent {
     pub seq: i64,
     /// When it happened there; `None` means now.
     pub time: Option<EpochMillis>,
-    /// What it says.
+    /// Its payload.
     pub body: SyncBody,
 }
 

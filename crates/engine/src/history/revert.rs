@@ -1,28 +1,23 @@
 //! OpenCode's revert, unrevert and cleanup, built on change sets: the boundary is its own, what
 //! happens to files is ours (promises 1 to 3).
 
-use std::collections::BTreeSet;
-use std::path::Path;
 use std::sync::Arc;
 
-use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
-use turnstone_core::model::PartBody;
 use turnstone_core::operation::{HeadTarget, OperationKind, SessionHead, UndoExtent};
-use turnstone_core::rel_path::RelPath;
 use turnstone_core::revert::find_revert_boundary;
-use turnstone_store::{Context, OperationRow, Store, TurnRow};
+use turnstone_store::{Context, OperationRow, Store};
 
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
 use crate::history::historical_state::HistoricalState;
-use crate::history::session_branch::SessionBranches;
 use crate::history::session_changes::SessionChanges;
 use crate::history::session_recovery::SessionRecovery;
-use crate::history::timeline::{TIMELINE_END, Timeline, TimelinePosition};
+use crate::history::timeline::{TIMELINE_END, Timeline};
+use crate::history::timeline_branch::TimelineBranches;
 use crate::history::undo::{
-    IMPORTED_REASON, OperationPlanner, OperationReport, OperationRunner, OperationSelection,
-    UndoOptions, UndoPlan, UndoSelection,
+    OperationPlanner, OperationReport, OperationRunner, OperationSelection, UndoOptions, UndoPlan,
+    UndoSelection,
 };
 
 /// What becomes of files when the head moves.
@@ -44,7 +39,7 @@ pub struct Reverts {
     pub(crate) changes: SessionChanges,
     pub(crate) planner: OperationPlanner,
     pub(crate) operations: OperationRunner,
-    pub(crate) branches: SessionBranches,
+    pub(crate) branches: TimelineBranches,
 }
 
 impl Reverts {
@@ -116,29 +111,6 @@ impl Reverts {
         }
     }
 
-    /// Plans to move the head to a message or a part as it is given; nothing: to the end.
-    ///
-    /// # Errors
-    ///
-    /// [`turnstone_store::StoreError::NoMessage`], [`turnstone_store::StoreError::NoPart`], or as
-    /// `plan`.
-    pub fn plan_head_move(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        head: Option<SessionHead>,
-    ) -> Result<UndoPlan> {
-        self.recovery.recover(ctx, session)?;
-        if let Some(head) = &head {
-            self.store.read(ctx, |r| {
-                r.messages().get(session, &head.message)?;
-                head.part.as_ref().map(|part| r.messages().get_part(session, part)).transpose()
-            })?;
-        }
-        let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
-        self.plan_move_to(ctx, session, (&line, &operations), head, FileHandling::Follow)
-    }
-
     /// Reverts a session; nothing if there is no such boundary, and nothing has changed.
     ///
     /// Where files were to be restored and none could, the report says so and the head stays where it
@@ -189,8 +161,7 @@ impl Reverts {
     ) -> Result<UndoPlan> {
         let (there, here) = (line.position_of(head.as_ref()), line.head_position());
         let touched = there.min(here);
-        let turns: Vec<&TurnRow> =
-            line.visible_turns().into_iter().filter(|it| it.2 > touched).map(|it| it.0).collect();
+        let turns = line.turns_within(touched, TIMELINE_END);
         let mut changes = self.changes.of_turns(ctx, session, &turns)?;
         let apart = HistoricalState::undone_independently(operations);
         changes.retain_mut(|selected| {
@@ -207,12 +178,7 @@ impl Reverts {
         });
         let kind = if there > here { OperationKind::Redo } else { OperationKind::Undo };
         let (from, to) = (touched, there.max(here));
-        let within: Vec<&TurnRow> = line
-            .visible_turns()
-            .into_iter()
-            .filter(|it| it.2 > from && it.1 < to)
-            .map(|it| it.0)
-            .collect();
+        let within = line.turns_within(from, to);
         let mut side_effects = self.selection.side_effects_between(
             ctx,
             session,
@@ -223,7 +189,8 @@ impl Reverts {
             side_effects.withdrawn = self.selection.grants_during(ctx, session, &within)?;
         }
         if files == FileHandling::Follow {
-            side_effects.not_covered = self.list_imported_files(ctx, session, line, (from, to))?;
+            let files = self.selection.list_imported_files(ctx, session, line, (from, to))?;
+            (side_effects.not_covered, side_effects.outside) = (files.inside, files.outside);
         }
         let turns: Vec<TurnId> = within.iter().map(|turn| turn.id.clone()).collect();
         let head = head.map_or(HeadTarget::Tip, HeadTarget::To);
@@ -236,47 +203,5 @@ impl Reverts {
             side_effects,
         };
         self.planner.build(ctx, session, selection, &UndoOptions::default())
-    }
-
-    /// The files of turns that were run elsewhere: the conversation moves, they do not (R21).
-    fn list_imported_files(
-        &self,
-        ctx: &Context,
-        session: &SessionId,
-        line: &Timeline,
-        (from, to): (TimelinePosition, TimelinePosition),
-    ) -> Result<Vec<(ChangeRoot, RelPath, String)>> {
-        let first = line.visible_turns().first().map_or(TIMELINE_END, |it| it.1);
-        let outline = line.outline.iter().enumerate();
-        let elsewhere =
-            outline.filter(|(at, _)| (*at, usize::MAX) >= from && (*at, 0) < to.min(first));
-        let patches = elsewhere.flat_map(|(at, it)| {
-            let positions =
-                it.parts.iter().enumerate().map(move |(nth, part)| ((at, nth + 1), part));
-            positions
-                .filter(|(position, (_, kind))| *position >= from && kind == "patch")
-                .map(|(_, it)| &it.0)
-        });
-        let patches: Vec<&PartId> = patches.collect();
-        if patches.is_empty() {
-            return Ok(Vec::new());
-        }
-        let session = self.store.read(ctx, |r| r.sessions().get(session))?;
-        let mut files = BTreeSet::new();
-        for id in patches {
-            let part = self.store.read(ctx, |r| r.messages().get_part(&session.id, id))?;
-            if let PartBody::Patch(patch) = part.body {
-                files.extend(patch.files);
-            }
-        }
-        let root = ChangeRoot { store: String::new(), path: session.directory.clone() };
-        let below = |file: &String| {
-            let path = Path::new(file);
-            let inside = path.strip_prefix(&session.directory).unwrap_or(path);
-            let text = inside.to_string_lossy();
-            text.trim_start_matches('/').parse::<RelPath>().ok()
-        };
-        let paths = files.iter().filter_map(below);
-        Ok(paths.map(|path| (root.clone(), path, IMPORTED_REASON.to_owned())).collect())
     }
 }

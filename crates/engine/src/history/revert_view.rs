@@ -1,7 +1,6 @@
 //! What clients of OpenCode see of a head: derived, never read back to decide anything (R21).
 
 use std::collections::BTreeSet;
-use std::path::Path;
 
 use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::SessionId;
@@ -10,7 +9,7 @@ use turnstone_core::rel_path::RelPath;
 use turnstone_snapshot::{DiffOptions, PatchBody, SnapshotError};
 use turnstone_store::Context;
 
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::history::historical_state::operations_since_tip;
 use crate::history::revert::Reverts;
 use crate::history::undo::{RootReport, decode_report, written_paths};
@@ -38,9 +37,10 @@ impl Reverts {
     ///
     /// Ledger or snapshot store could not be read. A guard that has expired is left out.
     pub fn view(&self, ctx: &Context, session: &SessionId) -> Result<Option<RevertState>> {
-        let (head, operations) = self
-            .store
-            .read(ctx, |r| Ok((r.sessions().head(session)?, r.operations().list(session)?)))?;
+        let (head, operations, imported) = self.store.read(ctx, |r| {
+            let imported = r.sessions().get(session)?.revert;
+            Ok((r.sessions().head(session)?, r.operations().list(session)?, imported))
+        })?;
         let Some(head) = head else {
             return Ok(None);
         };
@@ -50,6 +50,11 @@ impl Reverts {
             for root in report.iter().flat_map(|report| &report.roots) {
                 self.append_guard_diff(ctx, root, &mut shown)?;
             }
+        }
+        let is_position = |it: &RevertState| it.message == head.message && it.part == head.part;
+        if let (None, Some(imported)) = (&shown.snapshot, imported.filter(is_position)) {
+            // The source reverted the session: only what it recorded is known.
+            return Ok(Some(imported));
         }
         if shown.diff.len() > MAX_DIFF_BYTES {
             let end = (0..=MAX_DIFF_BYTES).rev().find(|at| shown.diff.is_char_boundary(*at));
@@ -73,10 +78,13 @@ impl Reverts {
         shown: &mut RevertDiff,
     ) -> Result<()> {
         // A directory that is gone has nothing left to compare.
-        let Some(guard) = root.report.guard.filter(|_| Path::new(&root.root.path).is_dir()) else {
-            return Ok(());
+        let Some(guard) = root.report.guard else { return Ok(()) };
+        let handle = match self.snapshots.of_root(&root.root, ctx.now) {
+            Err(EngineError::DirectoryGone { .. } | EngineError::DirectoryReplaced { .. }) => {
+                return Ok(());
+            }
+            found => found?,
         };
-        let handle = self.snapshots.of_root(&root.root, ctx.now)?;
         let capture = match handle.reader().find_capture(&guard.to_string()) {
             // It has expired.
             Err(SnapshotError::NoCapture { .. }) => return Ok(()),

@@ -22,7 +22,7 @@ use crate::history::diff_event_size::{can_fit_event, trim_to_event};
 use crate::history::patch_text::join_file_steps;
 use crate::history::timeline::Timeline;
 use crate::history::undo::{
-    PathHistory, SelectedChangeSet, is_within_turn, list_descendants, to_claim,
+    ChangeSetUndoState, PathHistory, is_within_turn, list_descendants, to_claim,
 };
 
 /// The way of every path, root by root.
@@ -88,7 +88,7 @@ impl SessionChanges {
         if !can_fit_event(changes.iter().map(|selected| selected.row.set.changes.len()).sum()) {
             return Ok(None);
         }
-        let whole = |_: &SelectedChangeSet, _: &RelPath| (true, false);
+        let whole = |_: &ChangeSetUndoState, _: &RelPath| (true, false);
         let found = self.diff(ctx, session, DiffFormat::JsDiff, &changes, whole);
         Ok(found.ok().and_then(|found| trim_to_event(found.files)))
     }
@@ -98,7 +98,7 @@ impl SessionChanges {
         ctx: &Context,
         session: &SessionId,
         line: &Timeline,
-    ) -> Result<Vec<SelectedChangeSet>> {
+    ) -> Result<Vec<ChangeSetUndoState>> {
         let turns: Vec<&TurnRow> = line.turns.iter().collect();
         self.of_turns(ctx, session, &turns)
     }
@@ -143,7 +143,7 @@ impl SessionChanges {
                 selected.undone = then.extent.clone();
             }
         }
-        let stands = |selected: &SelectedChangeSet, path: &RelPath| {
+        let stands = |selected: &ChangeSetUndoState, path: &RelPath| {
             (true, selected.undone.contains_path(path))
         };
         let diffed = self.diff(ctx, session, DiffFormat::CountsOnly, &changes, stands);
@@ -159,15 +159,15 @@ impl SessionChanges {
         Ok(self.store.write(ctx, restate).wait()?)
     }
 
-    /// Shows the changes whose state differs: `taken` says whether a path of a change set was taken
-    /// back at the one end and at the other.
+    /// Shows the changes whose state differs: `taken` says whether a path of a change set was undone
+    /// at the one end and at the other.
     pub(crate) fn diff(
         &self,
         ctx: &Context,
         session: &SessionId,
         form: DiffFormat,
-        changes: &[SelectedChangeSet],
-        taken: impl Fn(&SelectedChangeSet, &RelPath) -> (bool, bool),
+        changes: &[ChangeSetUndoState],
+        taken: impl Fn(&ChangeSetUndoState, &RelPath) -> (bool, bool),
     ) -> Result<SessionDiff> {
         let own = self.find_own_paths(ctx, changes)?;
         let (mut found, mut histories) = (SessionDiff::default(), PathHistories::new());
@@ -176,7 +176,7 @@ impl SessionChanges {
             for change in &set.changes {
                 let (before, after) = taken(selected, &change.path);
                 let is_own = own.get(&set.id).is_none_or(|paths| paths.contains(&change.path));
-                if before == after || !is_own {
+                if before == after || !is_own || change.is_directory_only() {
                     continue;
                 }
                 if !change.is_covered() {
@@ -201,7 +201,7 @@ impl SessionChanges {
     fn find_own_paths(
         &self,
         ctx: &Context,
-        changes: &[SelectedChangeSet],
+        changes: &[ChangeSetUndoState],
     ) -> Result<BTreeMap<ChangeId, BTreeSet<RelPath>>> {
         let mut by_store: BTreeMap<&str, Vec<&ChangeSetRow>> = BTreeMap::new();
         let windows =
@@ -211,7 +211,7 @@ impl SessionChanges {
         }
         let mut own = BTreeMap::new();
         for (store, rows) in by_store {
-            let (_, claims) = self.list_claims(ctx, store, &rows)?;
+            let (_, claims) = self.list_overlapping_claims(ctx, store, &rows)?;
             for row in rows {
                 own.insert(row.set.id.clone(), find_own_paths(&row.set.id, &claims));
             }
@@ -235,6 +235,8 @@ impl SessionChanges {
             }));
         }
         let diff = handle.reader().diff_changes(&changes, &form.options())?;
+        // Its files are shown where they are now.
+        let root = &self.snapshots.locate_root(root)?;
         let missing = diff.not_covered.into_iter();
         found
             .not_covered
@@ -258,7 +260,7 @@ impl SessionChanges {
     /// All change sets of a root that overlap some change sets.
     ///
     /// A copy of a change set in a fork makes no further claim: it is the same one.
-    pub(crate) fn list_claims(
+    pub(crate) fn list_overlapping_claims(
         &self,
         ctx: &Context,
         store: &str,
@@ -286,18 +288,18 @@ impl SessionChanges {
         ctx: &Context,
         session: &SessionId,
         turns: &[&TurnRow],
-    ) -> Result<Vec<SelectedChangeSet>> {
+    ) -> Result<Vec<ChangeSetUndoState>> {
         self.of_turns_closing(ctx, session, turns, &[])
     }
 
-    /// The same, with change sets as they will be when they are closed.
+    /// The change sets of turns, where those in `closing` count as closed already.
     fn of_turns_closing(
         &self,
         ctx: &Context,
         session: &SessionId,
         turns: &[&TurnRow],
         closing: &[CloseChangeSet],
-    ) -> Result<Vec<SelectedChangeSet>> {
+    ) -> Result<Vec<ChangeSetUndoState>> {
         let selected = self.store.read(ctx, |r| {
             let mut rows = Vec::new();
             for turn in turns {
@@ -315,7 +317,7 @@ impl SessionChanges {
             rows.sort_by_key(|(_, row)| row.closed);
             let selected = |(turn, row): (TurnId, ChangeSetRow)| {
                 let taken = r.change_sets().undone_extent(&row.set.id)?;
-                Ok(SelectedChangeSet { wanted: taken.clone(), undone: taken, turn, row })
+                Ok(ChangeSetUndoState { wanted: taken.clone(), undone: taken, turn, row })
             };
             rows.into_iter().map(selected).collect::<turnstone_store::Result<Vec<_>>>()
         })?;
@@ -330,6 +332,7 @@ fn close_row(row: &mut ChangeSetRow, closing: &[CloseChangeSet]) {
     };
     row.set.evidence = close.evidence;
     row.set.changes.clone_from(&close.changes);
+    row.set.trace.clone_from(&close.trace);
     row.after.clone_from(&close.after);
     row.closed = Some(LogCursor(i64::MAX));
 }

@@ -75,6 +75,13 @@ impl Timeline {
         part.or_else(message).unwrap_or(TIMELINE_END)
     }
 
+    /// True if the message of a head, and its part, are on the line.
+    pub(crate) fn contains_head(&self, head: &SessionHead) -> bool {
+        let part = head.part.as_ref();
+        self.messages.contains_key(&head.message)
+            && part.is_none_or(|part| self.parts.contains_key(part))
+    }
+
     /// The position of the head.
     pub(crate) fn head_position(&self) -> TimelinePosition {
         self.position_of(self.head.as_ref())
@@ -85,8 +92,9 @@ impl Timeline {
         self.messages.get(&turn.message).map(|at| (*at, 0))
     }
 
-    /// The turns on the line with their beginnings, and with the beginning of the one after each.
-    pub(crate) fn visible_turns(&self) -> Vec<(&TurnRow, TimelinePosition, TimelinePosition)> {
+    /// The turns that no branch has hidden, undone ones included, each with its start and the start of the
+    /// next.
+    pub(crate) fn turns_on_timeline(&self) -> Vec<(&TurnRow, TimelinePosition, TimelinePosition)> {
         let begins = |turn| Some((turn, self.turn_start(turn)?));
         let mut found: Vec<(&TurnRow, TimelinePosition)> =
             self.turns.iter().filter_map(begins).collect();
@@ -95,9 +103,19 @@ impl Timeline {
         found.iter().enumerate().map(|(nth, (turn, at))| (*turn, *at, next(nth))).collect()
     }
 
-    /// The turn a spot belongs to.
+    /// The turns of which a part lies between two positions.
+    pub(crate) fn turns_within(
+        &self,
+        from: TimelinePosition,
+        to: TimelinePosition,
+    ) -> Vec<&TurnRow> {
+        let turns = self.turns_on_timeline().into_iter();
+        turns.filter(|it| it.2 > from && it.1 < to).map(|it| it.0).collect()
+    }
+
+    /// The turn of a position.
     pub(crate) fn turn_at(&self, position: TimelinePosition) -> Option<&TurnRow> {
-        self.visible_turns()
+        self.turns_on_timeline()
             .into_iter()
             .rev()
             .find(|it| it.1 <= position && position != TIMELINE_END)
@@ -117,13 +135,13 @@ impl Timeline {
     /// The turns that are before the head, wholly or with their beginning.
     pub(crate) fn before_head(&self) -> Vec<&TurnRow> {
         let here = self.head_position();
-        self.visible_turns().into_iter().filter(|it| it.1 < here).map(|it| it.0).collect()
+        self.turns_on_timeline().into_iter().filter(|it| it.1 < here).map(|it| it.0).collect()
     }
 
     /// The turns that are behind the head, wholly or with their end.
     pub(crate) fn after_head(&self) -> Vec<&TurnRow> {
         let here = self.head_position();
-        self.visible_turns().into_iter().filter(|it| it.2 > here).map(|it| it.0).collect()
+        self.turns_on_timeline().into_iter().filter(|it| it.2 > here).map(|it| it.0).collect()
     }
 
     /// True if the call of a change set is on the line; a call that is not named belongs to its turn.
@@ -142,7 +160,7 @@ impl Timeline {
         turn: &TurnId,
         row: &ChangeSetRow,
     ) -> Option<TimelinePosition> {
-        let (_, begin, end) = self.visible_turns().into_iter().find(|it| it.0.id == *turn)?;
+        let (_, begin, end) = self.turns_on_timeline().into_iter().find(|it| it.0.id == *turn)?;
         if let Some(part) = row.set.part.as_ref().filter(|_| row.set.session == *session) {
             return self.parts.get(part).copied();
         }
@@ -156,7 +174,7 @@ impl Timeline {
 
     /// The place in the log at which a spot of the line was not there yet.
     pub(crate) fn cursor_before(&self, position: TimelinePosition) -> LogCursor {
-        let shown = self.visible_turns();
+        let shown = self.turns_on_timeline();
         let Some((turn, begin, _)) = shown.iter().rev().find(|it| it.1 <= position) else {
             return LogCursor(0);
         };

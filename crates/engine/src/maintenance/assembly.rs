@@ -8,8 +8,9 @@ use turnstone_store::Store;
 use crate::captures::Captures;
 use crate::history::History;
 use crate::id_generator::IdGenerator;
-use crate::maintenance::forget::Forgets;
-use crate::maintenance::upkeep::Maintenance;
+use crate::maintenance::deletion::SessionErasure;
+use crate::maintenance::forget::PathErasure;
+use crate::maintenance::scheduled_maintenance::Maintenance;
 use crate::permissions::Permissions;
 
 /// Puts the service together from what it needs.
@@ -22,22 +23,34 @@ pub(crate) fn assemble(
     data: &Path,
 ) -> Maintenance {
     let snapshots = captures.snapshots.clone();
-    let forgets = Forgets {
+    let path_erasure = PathErasure {
         store: store.clone(),
         id_generator: ids.clone(),
         snapshots: snapshots.clone(),
         gates: permissions.gates().clone(),
         data: data.to_owned(),
+        traces: captures.traces.clone(),
+    };
+    let session_erasure = SessionErasure {
+        store: store.clone(),
+        snapshots: snapshots.clone(),
+        pins: captures.pins.clone(),
+        data: data.to_owned(),
+        traces: captures.traces.clone(),
+        running: Arc::default(),
     };
     Maintenance {
         store: store.clone(),
         snapshots,
+        watched_roots: captures.watched_roots.clone(),
         pins: captures.pins.clone(),
         eviction: captures.eviction.clone(),
         recovery: history.recovery.clone(),
         operations: history.operations.clone(),
         copies: history.forks().copies.clone(),
-        forgets,
+        path_erasure,
         output_folder: data.join("output"),
+        traces: captures.traces.clone(),
+        session_erasure,
     }
 }

@@ -1,10 +1,11 @@
-//! Maintenance: recovery after a crash, garbage collection, baselines, and forgetting files.
+//! Maintenance: recovery after a crash, garbage collection, finished deletions, watched roots, and forgetting files.
 
 mod assembly;
-pub(crate) mod baseline;
+pub(crate) mod deletion;
+mod folder_entries;
 pub(crate) mod forget;
 pub(crate) mod recover;
-pub(crate) mod upkeep;
+pub(crate) mod scheduled_maintenance;
 
 pub(crate) use assembly::assemble;
-pub use upkeep::Maintenance;
+pub use scheduled_maintenance::Maintenance;

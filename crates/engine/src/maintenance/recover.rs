@@ -4,7 +4,7 @@ use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
 use turnstone_store::Context;
 
 use crate::error::{EngineError, Result};
-use crate::maintenance::upkeep::Maintenance;
+use crate::maintenance::scheduled_maintenance::Maintenance;
 
 /// What recovery did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +15,8 @@ pub struct RecoveryReport {
     pub closed: Vec<ChangeId>,
     /// Operations that were cut off and are finished.
     pub finished: Vec<OperationId>,
+    /// Calls whose changes cannot be recorded until there is space on the disk.
+    pub pending: Vec<ChangeId>,
     /// Copies of sessions that were cut off and are gone.
     pub removed: Vec<SessionId>,
 }
@@ -25,9 +27,11 @@ impl Maintenance {
     ///
     /// # Errors
     ///
-    /// The ledger or a snapshot store refused; run it again.
+    /// The database or a snapshot store refused; run it again.
     pub fn recover_all(&self, ctx: &Context) -> Result<RecoveryReport> {
         let ctx = &ctx.without_preconditions();
+        // Turns of this process that are over; the disk was full when they ended.
+        self.recovery.turn_ends.store_all_ends();
         let mut done = RecoveryReport {
             interrupted: self.store.recover_turns(ctx)?.interrupted,
             ..RecoveryReport::default()
@@ -36,6 +40,8 @@ impl Maintenance {
             match self.recovery.close_orphaned_change(ctx, &row) {
                 // What still runs cannot be compared; the next user of that session gets the error.
                 Err(EngineError::ProcessGroup(_)) => {}
+                // The next recovery tries again.
+                Err(error) if error.is_full() => done.pending.push(row.set.id.clone()),
                 closed => done.closed.extend(closed?),
             }
         }
@@ -43,9 +49,15 @@ impl Maintenance {
             done.finished.extend(self.operations.finish_interrupted(ctx, &session)?);
         }
         done.finished.extend(self.eviction.finish_interrupted(ctx)?);
-        self.forgets.finish_interrupted(ctx)?;
+        self.path_erasure.finish_interrupted(ctx)?;
         done.removed = self.copies.remove_abandoned(ctx)?;
         Ok(done)
+    }
+
+    /// Stores the ends of turns of this process that could not be stored, because the disk was full; costs
+    /// nothing if there are none. What still does not fit is tried again by the next call.
+    pub fn store_pending_turn_ends(&self) {
+        self.recovery.turn_ends.store_all_ends();
     }
 
     /// Finishes what dead processes left in one session, before it is read; costs one look if there

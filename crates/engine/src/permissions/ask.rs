@@ -14,8 +14,7 @@ use turnstone_store::{Context, LeaseTakeoverPolicy, Store, StoreError, Tx};
 
 use super::error::PermissionError;
 use super::gate_request::concerns_project;
-use super::rules::BaseRules;
-use crate::error::Result;
+use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
 use crate::permissions::{OperationGates, PermissionRules};
 use crate::turns::turn::Turn;
@@ -49,7 +48,7 @@ pub struct ReplyReport {
     pub resolved: Vec<RequestId>,
 }
 
-/// A turn that waited and goes on in this process.
+/// A turn that waited and continues in this process.
 #[derive(Clone, Debug)]
 pub struct ResumedTurn {
     /// The turn.
@@ -84,21 +83,26 @@ impl Permissions {
     ///
     /// # Errors
     ///
-    /// The ledger refused: then the tool may not.
+    /// The database refused: then the tool may not.
     pub fn ask(
         &self,
         ctx: &Context,
         turn: &Turn,
         new: &PermissionQuery,
-        base: &BaseRules,
     ) -> Result<PermissionOutcome> {
-        match self.rules.effective_over(ctx, &turn.session, base)?.decide(&new.ask) {
+        let configured = self.rules.read_configured(ctx, &turn.session, None)?;
+        let asked = self.path_origin(ctx, &turn.session)?.with_real_names(&new.ask)?;
+        let judge = |ctx: &Context| {
+            let rules = self.rules.resolve_with_configured(ctx, &turn.session, &configured)?;
+            Ok::<_, EngineError>(rules.with_real_prefixes()?.decide(&asked))
+        };
+        match judge(ctx)? {
             PermissionVerdict::Allowed => return Ok(PermissionOutcome::Allowed),
             PermissionVerdict::Denied { rules } => return Ok(PermissionOutcome::Denied(rules)),
             PermissionVerdict::Ask => {}
         }
         let id = self.id_generator.new_permission_id(ctx.now)?;
-        let request = build_request(&id, &turn.session, &new.ask);
+        let request = build_request(&id, &turn.session, &asked);
         let (session, name, waits) = (turn.session.clone(), turn.id.clone(), new.blocks_turn);
         let ask = move |tx: &Tx<'_>| {
             tx.requests().add(&request)?;
@@ -110,9 +114,7 @@ impl Permissions {
         self.store.write(&turn.context(ctx), ask).wait()?;
         let ctx = &ctx.without_expected_seq();
         // It may have been approved between the rules and the question.
-        if self.rules.effective_over(ctx, &turn.session, base)?.decide(&new.ask)
-            == PermissionVerdict::Allowed
-        {
+        if judge(ctx)? == PermissionVerdict::Allowed {
             let reply = PermissionReply::Always;
             let state = RequestState::Replied { reply, message: None, used: false };
             self.record_answer(ctx, &RequestId::Permission(id), state)?;
@@ -126,7 +128,7 @@ impl Permissions {
     ///
     /// # Errors
     ///
-    /// The ledger refused.
+    /// The database refused.
     pub fn ask_question(
         &self,
         ctx: &Context,
@@ -169,22 +171,22 @@ impl Permissions {
         id: &PermissionId,
         answer: PermissionReply,
         message: Option<&str>,
-        base: &BaseRules,
     ) -> Result<ReplyReport, PermissionError> {
         let pending = self.pending(ctx, None)?;
         let asked = pending.iter().find(|request| request.id.as_str() == id.as_str());
         let Some(asked) = asked else {
             return Err(self.not_pending_error(ctx, id));
         };
-        self.check_answerer(ctx, asked)?;
+        self.check_responder(ctx, asked)?;
         if ctx.role == CallerRole::Named && answer == PermissionReply::Always {
             return Err(ReplyError::OnlyOnce(id.clone()).into());
         }
         let session = self.store.read(ctx, |r| r.sessions().get(&asked.session))?;
-        let rules = self.rules.effective_over(ctx, &session.id, base)?;
+        let (answered_in, rules) = (session.clone(), self.rules.effective(ctx, &session.id)?);
+        let rules = rules.with_real_prefixes()?;
         let ReplyEffects { granted, mut resolved } =
             resolve_reply(id, answer, message, &pending, &rules.layers())?;
-        // A refusal also refuses what else the session asks, as far as this caller may answer it.
+        // A refusal also refuses the session's other requests that this caller may answer.
         let mut left = Vec::new();
         for other in pending.iter().filter(|other| other.id != asked.id) {
             if resolved.iter().any(|one| one.id == other.id) && !self.may_answer(ctx, other)? {
@@ -203,7 +205,11 @@ impl Permissions {
             resolved.iter().try_for_each(|one| tx.requests().resolve(&one.id, &one.state).map(drop))
         };
         match self.store.write(ctx, write).wait() {
-            Ok(()) => Ok(done),
+            Ok(()) => {
+                let ctx = ctx.without_preconditions();
+                self.rules.allow_in_clone(&ctx, &answered_in, &done.granted)?;
+                Ok(done)
+            }
             // It was answered in the meantime.
             Err(StoreError::Conflict { .. }) => Err(ReplyError::NotPending(id.clone()).into()),
             Err(error) => Err(error.into()),
@@ -222,13 +228,13 @@ impl Permissions {
     ///
     /// # Errors
     ///
-    /// The ledger refused.
+    /// The database refused.
     pub fn pending(&self, ctx: &Context, session: Option<&SessionId>) -> Result<Vec<UserRequest>> {
         Ok(self.store.read(ctx, |r| r.requests().pending(session))?)
     }
 
     /// Refuses an answer by a caller who may not give it.
-    fn check_answerer(&self, ctx: &Context, asked: &UserRequest) -> Result<(), PermissionError> {
+    fn check_responder(&self, ctx: &Context, asked: &UserRequest) -> Result<(), PermissionError> {
         match self.may_answer(ctx, asked)? {
             true => Ok(()),
             false => Err(ReplyError::NotAllowedToAnswer(asked.id.clone()).into()),
@@ -237,19 +243,19 @@ impl Permissions {
 
     /// Whether the caller may answer a request: who asked cannot, and neither can a runner, a tool, or a
     /// named client in a session it did not create. Only a person answers for a whole project, because the
-    /// session that holds the question says nothing about who is in charge of the project.
+    /// session that holds the question does not show who may decide for the project.
     fn may_answer(&self, ctx: &Context, asked: &UserRequest) -> Result<bool> {
         Ok(match ctx.role {
             CallerRole::Person => true,
             CallerRole::Runner | CallerRole::Tool => false,
             CallerRole::Named if concerns_project(asked) => false,
             CallerRole::Named => {
-                let (owner, asker) = self.store.read(ctx, |r| {
-                    let asker = r.requests().actor(asked.id.as_str())?;
-                    Ok((r.sessions().actor(&asked.session)?, asker))
+                let (owner, requester) = self.store.read(ctx, |r| {
+                    let requester = r.requests().actor(asked.id.as_str())?;
+                    Ok((r.sessions().actor(&asked.session)?, requester))
                 })?;
                 let own = ctx.actor.as_str();
-                owner == own && asker.is_some_and(|asker| asker != own)
+                owner == own && requester.is_some_and(|requester| requester != own)
             }
         })
     }
@@ -266,7 +272,7 @@ impl Permissions {
         state: RequestState,
     ) -> Result<(), PermissionError> {
         if let Some(asked) = self.store.read(ctx, |r| r.requests().find(id.as_str()))? {
-            self.check_answerer(ctx, &asked)?;
+            self.check_responder(ctx, &asked)?;
         }
         Ok(self.record_answer(ctx, id, state)?)
     }
@@ -296,7 +302,7 @@ impl Permissions {
     ///
     /// # Errors
     ///
-    /// The ledger refused.
+    /// The database refused.
     pub fn resume_turn(&self, ctx: &Context, session: &SessionId) -> Result<Option<ResumedTurn>> {
         let waiting = self.store.read(ctx, |r| {
             let turns = r.turns().list(session)?;

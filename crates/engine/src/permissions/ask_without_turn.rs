@@ -7,34 +7,36 @@ use turnstone_store::Context;
 
 use super::ask::PermissionOutcome;
 use super::gate::GateDecision;
-use super::rules::BaseRules;
+use super::rules::RuleSubject;
 use crate::error::Result;
 use crate::permissions::Permissions;
 
 impl Permissions {
     /// Asks whether something may be done in a session: the rules first, then a person.
     ///
-    /// `id` names the request, if the caller has a name for it: asking again under it asks no one
+    /// `agent` is the agent whose rules count, if it is not the session's. `id` names the request, if the caller has a name for it: asking again under it asks no one
     /// twice and returns the answer. The request is open until it is answered or a turn of the
     /// session ends.
     ///
     /// # Errors
     ///
     /// [`turnstone_store::StoreError::Conflict`] if the name is that of another request; or the
-    /// ledger refused: then it may not be done.
+    /// database refused: then it may not be done.
     pub fn ask_without_turn(
         &self,
         ctx: &Context,
         session: &SessionId,
         id: Option<PermissionId>,
         ask: &PermissionAsk,
-        base: &BaseRules,
+        agent: Option<&str>,
     ) -> Result<(PermissionId, PermissionOutcome)> {
         let id = match id {
             Some(id) => id,
             None => self.id_generator.new_permission_id(ctx.now)?,
         };
-        let asked = match self.rules.effective_over(ctx, session, base)?.decide(ask) {
+        let ask = &self.path_origin(ctx, session)?.with_real_names(ask)?;
+        let rules = self.rules.resolve(ctx, RuleSubject::Session { session, agent })?;
+        let asked = match rules.with_real_prefixes()?.decide(ask) {
             PermissionVerdict::Allowed => PermissionOutcome::Allowed,
             PermissionVerdict::Denied { rules } => PermissionOutcome::Denied(rules),
             PermissionVerdict::Ask => {

@@ -12,9 +12,9 @@ use turnstone_core::permission::{
 use turnstone_store::{Actor, Context, SessionFilter, Store, Tx};
 
 use super::ask::build_request;
-use super::configured_rules::{RuleSettings, root_names};
+use super::configured_rules::RuleSettings;
 use super::gate_request::{QuestionScope, build_gate_ask, request_id_of};
-use super::rules::EffectiveRules;
+use super::rules::{EffectiveRules, RuleSubject};
 use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
 use crate::permissions::PermissionRules;
@@ -27,7 +27,7 @@ const PAGE: usize = 100;
 pub enum GateDecision {
     /// It may.
     Allowed,
-    /// It may, because a person said so; the answer is used up by it.
+    /// It may, because a person approved it; that uses up the answer.
     Granted,
     /// It may not; the refusal is recorded.
     Denied(RuleExplanation),
@@ -89,8 +89,8 @@ impl OperationGates {
         self.enforce_gate(ctx, session, (gate, patterns), &id)
     }
 
-    /// The same for an operation on a project, by the rules of its primary directory. A person is asked in
-    /// its newest session; no session makes a caller the project's owner.
+    /// Lets an operation on a project pass the gate, by the rules of its primary directory. A person is
+    /// asked in its newest session; no session makes a caller the project's owner.
     ///
     /// # Errors
     ///
@@ -115,14 +115,12 @@ impl OperationGates {
         directory: &Path,
         act: (GatedOperation, &[String]),
     ) -> Result<()> {
-        let base = self.rules.base_in(directory, &root_names(project))?;
-        let approved = self.rules.list_approvals(ctx, &project.id)?;
-        let stored = project.permission.clone().unwrap_or_default();
-        let rules = EffectiveRules::of_project(base, stored, approved);
-        let Some(session) = self.find_session_to_ask_in(ctx, project)? else {
+        let session = self.find_session_to_ask_in(ctx, project)?;
+        let subject = RuleSubject::Project { project, directory, denials_of: session.as_ref() };
+        let rules = self.rules.resolve(ctx, subject)?;
+        let Some(session) = session else {
             return enforce_gate_without_session(ctx, &rules, act);
         };
-        let rules = rules.with_denials_of(&session);
         let id = self.request_name(ctx)?;
         let caller = GateCaller::from_role(ctx.role, false);
         // What the caller expects is not about the session in which the question is asked.
@@ -170,7 +168,7 @@ impl OperationGates {
         }
     }
 
-    /// The same for an operation on a directory, which may belong to no project: then only the
+    /// Lets an operation on a directory pass the gate. If it belongs to no project, only the
     /// configuration of the user and of the directory counts, and a person cannot be asked.
     ///
     /// # Errors
@@ -247,8 +245,8 @@ impl OperationGates {
         Ok(())
     }
 
-    /// The same for an operation that has a plan: without a request of the caller, the question is named
-    /// after the operation.
+    /// Lets an operation with a plan pass the gate; without a request of the caller, the question is
+    /// named after the operation.
     pub(crate) fn require_for_operation(
         &self,
         ctx: &Context,
@@ -284,7 +282,7 @@ impl OperationGates {
     ///
     /// # Errors
     ///
-    /// The ledger refused, or the rules could not be read: then the operation must not be done.
+    /// The database refused, or the rules could not be read: then the operation must not be done.
     fn evaluate(
         &self,
         ctx: &Context,
@@ -345,7 +343,7 @@ impl OperationGates {
 }
 
 impl RuleSettings {
-    /// Judges an operation in a directory that the ledger does not know: a person cannot be asked, and there is nowhere to
+    /// Judges an operation in a directory that the database does not know: a person cannot be asked, and there is nowhere to
     /// record a refusal.
     ///
     /// # Errors
@@ -357,8 +355,7 @@ impl RuleSettings {
         directory: &Path,
         (gate, patterns): (GatedOperation, &[String]),
     ) -> Result<()> {
-        let roots = [directory.to_string_lossy().into_owned()];
-        let rules = EffectiveRules::from(self.read_base_rules_in(directory, &roots)?);
+        let rules = self.resolve_without_project(directory)?;
         enforce_gate_without_session(ctx, &rules, (gate, patterns))
     }
 }

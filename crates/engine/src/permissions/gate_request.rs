@@ -2,9 +2,9 @@
 
 use turnstone_core::id::{OperationId, PermissionId, SessionId};
 use turnstone_core::model::{
-    ExtraFields, PermissionAsk, PermissionReply, RequestBody, RequestState, UserRequest,
+    ExtraFields, PermissionAsk, PermissionReply, RequestBody, RequestId, RequestState, UserRequest,
 };
-use turnstone_core::permission::GatedOperation;
+use turnstone_core::permission::{CallerRole, GatedOperation};
 use turnstone_store::{Context, StoreError};
 
 use super::ask::build_request;
@@ -14,6 +14,9 @@ use crate::permissions::OperationGates;
 
 /// How many paths a request lists; the rest is counted.
 const MAX_LISTED_PATHS: usize = 100;
+
+/// How many earlier requests of a session are compared with a repeated one.
+const MAX_COMPARED_REQUESTS: usize = 100;
 
 /// The metadata of a question about a whole project.
 const SCOPE: (&str, &str) = ("scope", "project");
@@ -69,7 +72,8 @@ impl OperationGates {
     /// Uses up the answer to a question of the same actor, or asks a person.
     ///
     /// An answer that was used, or that another actor got, counts for nothing: a person is asked again,
-    /// under another id.
+    /// under another id. A caller that does not name its request, as OpenCode's clients, finds the newest
+    /// question about exactly the same again.
     pub(crate) fn use_answer_or_ask(
         &self,
         ctx: &Context,
@@ -78,14 +82,17 @@ impl OperationGates {
         ask: &PermissionAsk,
     ) -> Result<GateDecision> {
         let found = self.store.read(ctx, |r| {
-            let asker = r.requests().actor(id.as_str())?;
-            Ok(r.requests().find(id.as_str())?.map(|found| (found, asker)))
+            let requester = r.requests().actor(id.as_str())?;
+            Ok(r.requests().find(id.as_str())?.map(|found| (found, requester)))
         })?;
-        let Some((found, asker)) = found else {
-            return self.ask_for_gate(ctx, session, id, ask);
+        let Some((found, requester)) = found else {
+            return match self.find_repeated_decision(ctx, session, ask)? {
+                Some(decision) => Ok(decision),
+                None => self.ask_for_gate(ctx, session, id, ask),
+            };
         };
         check_same_question(&found, session, ask)?;
-        if asker.as_deref() == Some(ctx.actor.as_str()) {
+        if requester.as_deref() == Some(ctx.actor.as_str()) {
             match is_granted(&found.state) {
                 None => return Ok(GateDecision::Pending(id.clone())),
                 Some(false) => return Ok(GateDecision::Rejected),
@@ -98,6 +105,39 @@ impl OperationGates {
         }
         let other = self.id_generator.new_permission_id(ctx.now)?;
         self.ask_for_gate(ctx, session, &other, ask)
+    }
+
+    /// What became of the newest question about exactly the same, for a caller that does not name its
+    /// request; nothing if a person has to be asked.
+    ///
+    /// Without a digest of the request only a person is recognised: for a program, two requests that change the
+    /// same paths need not be the same.
+    fn find_repeated_decision(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        ask: &PermissionAsk,
+    ) -> Result<Option<GateDecision>> {
+        let is_comparable = ctx.role == CallerRole::Person || ctx.request_digest.is_some();
+        if ctx.request.is_some() || !is_comparable {
+            return Ok(None);
+        }
+        let asked = self.store.read(ctx, |r| {
+            r.requests().newest_permissions_by(session, ctx.actor.as_str(), MAX_COMPARED_REQUESTS)
+        })?;
+        let body = RequestBody::Permission(ask.clone());
+        let Some(found) = asked.into_iter().find(|found| found.body == body) else {
+            return Ok(None);
+        };
+        match (is_granted(&found.state), found.id) {
+            (None, RequestId::Permission(id)) => Ok(Some(GateDecision::Pending(id))),
+            (Some(true), id) => {
+                let is_used_now =
+                    self.store.write(ctx, move |tx| tx.requests().use_grant(&id)).wait()?;
+                Ok(is_used_now.then_some(GateDecision::Granted))
+            }
+            (Some(false), _) | (None, RequestId::Question(_)) => Ok(None),
+        }
     }
 
     fn ask_for_gate(

@@ -8,7 +8,9 @@ mod configured_rules;
 mod error;
 mod gate;
 mod gate_request;
+mod path_names;
 mod rules;
+mod tool_denial;
 
 pub use ask::Permissions;
 pub use ask::{PermissionOutcome, PermissionQuery, ReplyReport, ResumedTurn};
@@ -17,5 +19,7 @@ pub use configured_rules::RuleSettings;
 pub use error::PermissionError;
 pub use gate::OperationGates;
 pub use gate::{GateDecision, GateRefusal};
+pub(crate) use path_names::is_link_circle;
+pub use path_names::resolve_path;
 pub use rules::PermissionRules;
-pub use rules::{BaseRules, EffectiveRules};
+pub use rules::{EffectiveRules, RuleSubject};

@@ -28,7 +28,7 @@ pub(crate) fn assemble(
     let snapshots = captures.snapshots.clone();
     let gates = permissions.gates().clone();
     let records = ProjectRecords { store: store.clone() };
-    let repositories = Repositories { git };
+    let repositories = Repositories { git, snapshots: snapshots.clone() };
     let adoption = SessionAdoption {
         store: store.clone(),
         records: records.clone(),

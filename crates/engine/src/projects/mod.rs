@@ -1,6 +1,7 @@
 //! Projects and worktrees: which project a directory belongs to, and the sessions in it.
 
 mod assembly;
+pub(crate) mod directory_location;
 pub(crate) mod git_patch;
 pub(crate) mod project;
 pub(crate) mod project_lookup;

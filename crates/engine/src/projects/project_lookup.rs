@@ -1,10 +1,12 @@
-//! Places: which project a directory belongs to, found again wherever it went (R31), and sessions.
+//! Which project a directory belongs to, also after it has moved (R31), and new sessions.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::Number;
 use turnstone_core::id::{ProjectId, SessionId};
-use turnstone_core::model::{ExtraFields, Project, ProjectTime, Session, SessionModel};
+use turnstone_core::model::{
+    ExtraFields, JoinedClone, Project, ProjectAliasKind, ProjectTime, Session, SessionModel,
+};
 use turnstone_core::permission::PermissionRule;
 use turnstone_core::project_match::{
     DirectoryFacts, ProjectCandidate, ProjectMatch, gained_aliases, match_project, new_project_id,
@@ -14,6 +16,7 @@ use turnstone_core::time::EpochMillis;
 use turnstone_store::{Context, DeletionReport};
 
 use crate::error::Result;
+use crate::projects::directory_location::{is_directory_gone, recorded_root_state};
 use crate::projects::project::Projects;
 
 /// Hexadecimal digits of an id that is derived from a place.
@@ -26,16 +29,19 @@ pub struct OpenedProject {
     pub project: Project,
     /// The root of the directory: of its checkout, or the directory itself.
     pub root: PathBuf,
-    /// True if this is another clone of a known project: people are told so.
+    /// True if this is another clone of a known project; commands print a note.
     pub is_joined_clone: bool,
-    /// Projects that look alike and stay separate; `project relink` would join them.
+    /// Projects that look alike, or that may have moved here, and stay separate; `project relink` would
+    /// join them.
     pub similar: Vec<ProjectId>,
-    /// True if the ledger holds the project as it is here; false if `Projects::open` would write.
+    /// Where the directory was before, if it has moved and that was recorded now.
+    pub moved_from: Option<String>,
+    /// True if the database holds the project as it is here; false if `Projects::open` would write.
     pub is_stored: bool,
 }
 
 /// What a directory is known by, and which stored project that makes it part of.
-struct DirectorySurvey {
+pub(super) struct DirectorySurvey {
     root: PathBuf,
     facts: DirectoryFacts,
     projects: Vec<Project>,
@@ -47,17 +53,51 @@ impl DirectorySurvey {
     /// The stored project of the directory.
     fn project(&self) -> Option<&Project> {
         let id = match &self.decision {
-            ProjectMatch::Same(id, _) | ProjectMatch::Joined(id) => id,
+            ProjectMatch::Same(id, _)
+            | ProjectMatch::Joined(id)
+            | ProjectMatch::Moved { id, .. } => id,
             ProjectMatch::Separate { .. } | ProjectMatch::New => return None,
         };
         self.projects.iter().find(|project| project.id == *id)
     }
 
-    fn into_opened(self, project: Project, stored: bool) -> OpenedProject {
+    /// The stored project of the directory with what is new about it, and the directory it has moved from;
+    /// nothing if nothing is new.
+    fn changed_project(&self, now: EpochMillis) -> Option<(Project, Option<String>)> {
+        let from = match &self.decision {
+            ProjectMatch::Moved { from, .. } => Some(from.as_str()),
+            ProjectMatch::Same(..)
+            | ProjectMatch::Joined(_)
+            | ProjectMatch::Separate { .. }
+            | ProjectMatch::New => None,
+        };
+        let (mut project, moved_from) =
+            with_directory(self.project()?, &self.root, &self.facts, now, from)?;
+        let common_dir = self.facts.common_dir.clone();
+        let clones = &mut project.joined_clones;
+        let is_worktree_of =
+            |clone: &JoinedClone| clone.common_dir.is_some() && clone.common_dir == common_dir;
+        let is_unconfirmed =
+            matches!(self.decision, ProjectMatch::Joined(_)) || clones.iter().any(is_worktree_of);
+        let directory = self.root.to_string_lossy().into_owned();
+        if is_unconfirmed && clones.iter().all(|clone| clone.directory != directory) {
+            clones.push(JoinedClone { directory, common_dir, allowed: Vec::new() });
+        }
+        Some((project, moved_from))
+    }
+
+    fn into_opened(
+        self,
+        project: Project,
+        stored: bool,
+        moved_from: Option<String>,
+    ) -> OpenedProject {
         let (joined, alike) = match self.decision {
             ProjectMatch::Joined(_) => (true, Vec::new()),
             ProjectMatch::Separate { hint } => (false, hint),
-            ProjectMatch::Same(..) | ProjectMatch::New => (false, Vec::new()),
+            ProjectMatch::Same(..) | ProjectMatch::Moved { .. } | ProjectMatch::New => {
+                (false, Vec::new())
+            }
         };
         OpenedProject {
             project,
@@ -65,6 +105,7 @@ impl DirectorySurvey {
             is_joined_clone: joined,
             similar: alike,
             is_stored: stored,
+            moved_from,
         }
     }
 }
@@ -91,7 +132,7 @@ impl Projects {
     ///
     /// # Errors
     ///
-    /// The directory is not there, or the ledger refused.
+    /// The directory is not there, or the database refused.
     pub fn open(&self, ctx: &Context, directory: &Path) -> Result<OpenedProject> {
         let survey = self.survey_directory(ctx, directory)?;
         self.store_project(ctx, survey)
@@ -99,62 +140,68 @@ impl Projects {
 
     /// Finds the project of a directory, or derives the one that [`Self::open`] would store: the
     /// same directory gets the same id until then. For requests that only read: no project, session or
-    /// snapshot store is made for a directory the ledger knows nothing of.
+    /// snapshot store is made for a directory the database knows nothing of.
     ///
     /// Sessions that are stored already and lie in this directory, because it has moved or because they had no
     /// project, are recovered: then it does what [`Self::open`] does.
     ///
     /// # Errors
     ///
-    /// The directory is not there, or the ledger refused.
+    /// The directory is not there, or the database refused.
     pub fn find_or_derive(&self, ctx: &Context, directory: &Path) -> Result<OpenedProject> {
         let survey = self.survey_directory(ctx, directory)?;
         if self.has_unreachable_sessions(ctx, &survey)? {
             return self.store_project(&ctx.without_preconditions(), survey);
         }
         let DirectorySurvey { root, facts, known, .. } = &survey;
-        let (project, stored) = match survey.project() {
-            None => (derive_project(known, root, facts, ctx.now)?, false),
-            Some(found) => match with_directory(found, root, facts, ctx.now) {
-                None => (found.clone(), true),
-                Some((changed, _)) => (changed, false),
-            },
+        let (project, stored) = match (survey.project(), survey.changed_project(ctx.now)) {
+            (None, _) => (derive_project(known, root, facts, ctx.now)?, false),
+            (Some(found), None) => (found.clone(), true),
+            (Some(_), Some((changed, _))) => (changed, false),
         };
-        Ok(survey.into_opened(project, stored))
+        Ok(survey.into_opened(project, stored, None))
     }
 
     fn survey_directory(&self, ctx: &Context, directory: &Path) -> Result<DirectorySurvey> {
         let real = fs_err::canonicalize(directory)?;
-        let (root, facts) = self.repositories.gather_directory_facts(&real)?;
         // One that was removed has no facts left to be found by, and keeps its id to itself.
         let projects = self.store.read(ctx, |r| r.projects().list())?;
-        let known: Vec<ProjectCandidate> = projects
-            .iter()
-            .map(|project| ProjectCandidate {
-                id: project.id.clone(),
-                aliases: project.aliases.clone(),
-            })
-            .collect();
-        let decision = match_project(&known, &facts);
+        let known = self.list_candidates(&projects)?;
+        let (mut root, mut facts) = self.repositories.gather_directory_facts(&real)?;
+        if facts.common_dir.is_none()
+            && let Some(moved) = self.find_moved_root(&real, &root, &known)?
+        {
+            (root, facts) = moved;
+        }
+        let decision = match_project(&known, &facts, &recorded_root_state);
         Ok(DirectorySurvey { root, facts, projects, known, decision })
     }
 
     fn store_project(&self, ctx: &Context, survey: DirectorySurvey) -> Result<OpenedProject> {
         let DirectorySurvey { root, facts, projects, known, .. } = &survey;
-        let project = match survey.project() {
-            Some(found) => self.update_project_directory(ctx, found, root, facts)?,
-            None => self.records.put(ctx, derive_project(known, root, facts, ctx.now)?)?,
+        let (project, moved_from) = match (survey.project(), survey.changed_project(ctx.now)) {
+            (None, _) => {
+                (self.records.put(ctx, derive_project(known, root, facts, ctx.now)?)?, None)
+            }
+            (Some(found), None) => (found.clone(), None),
+            (Some(_), Some((changed, moved_from))) => {
+                let project = self.store_directory(ctx, changed, moved_from.as_deref(), root)?;
+                if let (ProjectMatch::Joined(id), Some(old)) = (&survey.decision, &moved_from) {
+                    // Root commit and origin say that it is the same project, on another file system.
+                    self.relink_stores(ctx, id, root, Some(old))?;
+                }
+                (project, moved_from)
+            }
         };
         let project = self.adoption.adopt(ctx, project, projects, root)?;
-        Ok(survey.into_opened(project, true))
+        Ok(survey.into_opened(project, true, moved_from))
     }
 
     /// True if stored sessions stay hidden until the project of the directory is opened.
     fn has_unreachable_sessions(&self, ctx: &Context, survey: &DirectorySurvey) -> Result<bool> {
-        let DirectorySurvey { root, facts, projects, .. } = survey;
+        let DirectorySurvey { root, projects, .. } = survey;
         if let Some(project) = survey.project()
-            && with_directory(project, root, facts, ctx.now)
-                .is_some_and(|(_, moved)| moved.is_some())
+            && survey.changed_project(ctx.now).is_some_and(|(_, moved)| moved.is_some())
             && self.records.has_sessions(ctx, &project.id, None)?
         {
             return Ok(true);
@@ -162,21 +209,22 @@ impl Projects {
         self.adoption.has_adoptable(ctx, survey.project(), projects, root)
     }
 
-    fn update_project_directory(
+    /// Stores what is new about a directory of a project. After a move its sessions are found where it is
+    /// now, and so is its store (R12, R31).
+    fn store_directory(
         &self,
         ctx: &Context,
-        project: &Project,
+        project: Project,
+        moved_from: Option<&str>,
         root: &Path,
-        facts: &DirectoryFacts,
     ) -> Result<Project> {
-        let Some((project, moved_from)) = with_directory(project, root, facts, ctx.now) else {
-            return Ok(project.clone());
-        };
+        // The sessions first: if this is cut off, the project is still recognised as moved.
+        if let Some(old) = moved_from {
+            self.records.move_sessions(ctx, &project.id, &project.id, Path::new(old), root)?;
+        }
         let project = self.records.put(ctx, project)?;
         if let Some(old) = moved_from {
-            // Its sessions are found where it is now, and so is its store (R12, R31).
-            self.records.move_sessions(ctx, &project.id, &project.id, Path::new(&old), root)?;
-            self.snapshots.close(std::iter::once(&old));
+            self.snapshots.close(std::iter::once(&old.to_owned()));
             drop(self.snapshots.find(root, ctx.now));
         }
         Ok(project)
@@ -216,7 +264,7 @@ impl Projects {
     ///
     /// # Errors
     ///
-    /// The directory is not there, or the ledger refused.
+    /// The directory is not there, or the database refused.
     pub fn create_session_in(
         &self,
         ctx: &Context,
@@ -273,34 +321,83 @@ impl Projects {
 }
 
 /// The project with what is new about a place of it, and the directory it has moved from, if it has; nothing
-/// if nothing is new.
+/// if nothing is new. `from` is where the directory was, if it was recognised.
 fn with_directory(
     project: &Project,
     root: &Path,
     facts: &DirectoryFacts,
     now: EpochMillis,
+    from: Option<&str>,
 ) -> Option<(Project, Option<String>)> {
-    let known = ProjectCandidate { id: project.id.clone(), aliases: project.aliases.clone() };
+    let known = ProjectCandidate {
+        id: project.id.clone(),
+        aliases: project.aliases.clone(),
+        roots: Vec::new(),
+    };
     let gained = gained_aliases(&known, facts);
     let here = root.to_string_lossy().into_owned();
     let is_new_place = project.worktree != here && !project.sandboxes.contains(&here);
     // The primary directory is gone and this one is in its place: it has moved.
-    let moved = is_new_place && !Path::new(&project.worktree).is_dir();
+    let moved_from = match from {
+        Some(from) => Some(from.to_owned()),
+        None => (is_new_place
+            && is_directory_gone(&project.worktree)
+            && !is_other_directory(project, facts))
+        .then(|| project.worktree.clone()),
+    };
     let vcs = facts.common_dir.is_some().then(|| "git".to_owned());
-    if gained.is_empty() && !is_new_place && project.vcs == vcs {
+    let recorded = facts.recorded_root();
+    let is_recorded =
+        recorded.as_ref().is_none_or(|recorded| project.recorded_roots.contains(recorded));
+    let is_known = gained.is_empty() && !is_new_place && project.vcs == vcs && is_recorded;
+    if is_known && moved_from.is_none() {
         return None;
     }
     let mut project = project.clone();
+    if let Some(from) = from {
+        remove_directory_references(&mut project, from);
+    }
+    for clone in &mut project.joined_clones {
+        if moved_from.as_ref() == Some(&clone.directory) {
+            clone.directory.clone_from(&here);
+            clone.common_dir.clone_from(&facts.common_dir);
+        }
+    }
     project.aliases.extend(gained);
-    let moved_from = moved.then(|| project.worktree.clone());
-    if moved {
+    if moved_from.as_ref() == Some(&project.worktree) {
+        project.sandboxes.retain(|sandbox| *sandbox != here);
         project.worktree = here;
-    } else if is_new_place {
+    } else if project.worktree != here && !project.sandboxes.contains(&here) {
         project.sandboxes.push(here);
+    }
+    if let Some(recorded) = recorded {
+        project.recorded_roots.retain(|known| known.directory != recorded.directory);
+        project.recorded_roots.push(recorded);
     }
     project.vcs = vcs;
     project.time.updated = Number::from(now.0);
     Some((project, moved_from))
+}
+
+/// True if the primary directory of a project cannot have become this one: on one file system it would have
+/// kept its identity.
+fn is_other_directory(project: &Project, facts: &DirectoryFacts) -> bool {
+    let primary = project.recorded_roots.iter().find(|root| root.directory == project.worktree);
+    primary.zip(facts.identity).is_some_and(|(primary, seen)| {
+        primary.identity.device == seen.device && primary.identity != seen
+    })
+}
+
+/// Removes what a project records of a directory that has moved away: another one may be created at its path.
+fn remove_directory_references(project: &mut Project, from: &str) {
+    let within = |value: &str| Path::new(value).starts_with(from);
+    project.aliases.retain(|alias| match alias.kind {
+        ProjectAliasKind::Directory => alias.value != from,
+        ProjectAliasKind::CommonDir => !within(&alias.value),
+        ProjectAliasKind::RootCommit | ProjectAliasKind::Origin => true,
+    });
+    project.sandboxes.retain(|sandbox| sandbox != from);
+    project.recorded_roots.retain(|root| root.directory != from);
 }
 
 /// The project that a directory of no stored project gets.
@@ -330,6 +427,8 @@ fn derive_project(
         time,
         sandboxes: Vec::new(),
         aliases: facts.aliases(),
+        recorded_roots: facts.recorded_root().into_iter().collect(),
+        joined_clones: Vec::new(),
         worktrees: Vec::new(),
         removed: None,
         extra: ExtraFields::default(),

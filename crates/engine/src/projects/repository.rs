@@ -2,14 +2,16 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use turnstone_core::project_match::{DirectoryFacts, normalize_origin};
 use turnstone_process::{Git, GitEnvironment, GitError, GitRepository};
 use turnstone_snapshot::{
-    RepositoryError, RepositoryLocation, SafeDirectories, UserGitSettings, discover_repository,
-    read_bounded_file,
+    RepositoryError, RepositoryLocation, SafeDirectories, SnapshotError, UserGitSettings,
+    discover_repository, read_bounded_file, read_directory_identity,
 };
 
+use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
 
 /// No settings file of the user is larger.
@@ -19,6 +21,7 @@ const SETTINGS_BYTES: u64 = 16 << 20;
 #[derive(Clone)]
 pub struct Repositories {
     pub(crate) git: GitEnvironment,
+    pub(crate) snapshots: Arc<SnapshotHandles>,
 }
 
 impl Repositories {
@@ -68,7 +71,9 @@ impl Repositories {
         settings.map(|settings| SafeDirectories::from_settings(&settings, home)).unwrap_or_default()
     }
 
-    /// Returns the root of a directory and what identifies its repository, if it has one.
+    /// Returns the root of a directory and what identifies it. Outside of repositories, the root is the
+    /// closest captured directory above, so that a session is found from the root whose files it changes;
+    /// else it is the directory itself.
     ///
     /// Without a usable git the place of the repository is known, and its history is not.
     ///
@@ -80,16 +85,19 @@ impl Repositories {
     pub(crate) fn gather_directory_facts(&self, real: &Path) -> Result<(PathBuf, DirectoryFacts)> {
         let text = |path: &Path| path.to_string_lossy().into_owned();
         let Some(git) = self.find(real)? else {
-            return Ok((
-                real.to_owned(),
-                DirectoryFacts { directory: text(real), ..DirectoryFacts::default() },
-            ));
+            let captured = self
+                .snapshots
+                .registry()
+                .find_captured_root(real, self.snapshots.policy())
+                .map_err(SnapshotError::from)?;
+            let root = captured.unwrap_or_else(|| real.to_owned());
+            let facts = facts_without_git(&root)?;
+            return Ok((root, facts));
         };
         let repository = git.repository();
         let placed = DirectoryFacts {
-            directory: text(&repository.worktree),
             common_dir: Some(text(&repository.common_dir)),
-            ..DirectoryFacts::default()
+            ..facts_without_git(&repository.worktree)?
         };
         let facts = match gather_history(&git) {
             Err(GitError::Missing | GitError::TooOld { .. }) => placed,
@@ -100,6 +108,15 @@ impl Repositories {
         };
         Ok((repository.worktree.clone(), facts))
     }
+}
+
+/// What is known of a directory without git.
+pub(super) fn facts_without_git(root: &Path) -> io::Result<DirectoryFacts> {
+    Ok(DirectoryFacts {
+        directory: root.to_string_lossy().into_owned(),
+        identity: read_directory_identity(root)?,
+        ..DirectoryFacts::default()
+    })
 }
 
 /// What git knows of the history of a repository.

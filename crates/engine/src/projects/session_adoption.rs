@@ -1,4 +1,4 @@
-//! Adoption: sessions that were begun before their directory belonged to a project come to it.
+//! Adoption: a project takes over sessions that were created before their directory belonged to it.
 //!
 //! A session without a project, and those of a plain folder that has become part of a repository,
 //! would otherwise not be found in their directory (R31).
@@ -120,6 +120,7 @@ impl SessionAdoption {
         let now = Number::from(ctx.now.0);
         self.records.modify(ctx, &other.id, move |project| {
             project.aliases.clear();
+            project.recorded_roots.clear();
             project.worktree.clear();
             project.removed = Some(now.clone());
         })

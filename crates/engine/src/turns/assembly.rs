@@ -47,6 +47,7 @@ pub(crate) fn assemble(
         store: store.clone(),
         id_generator: id_generator.clone(),
         snapshots,
+        watched_roots: captures.watched_roots.clone(),
         captures: captures.budgeted.clone(),
         calls: calls.clone(),
     };

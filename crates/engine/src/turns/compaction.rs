@@ -18,12 +18,13 @@ use turnstone_store::{Context, MessageWithParts, Store, StoreError, Tx};
 use crate::error::Result;
 use crate::id_generator::IdGenerator;
 use crate::turns::model_context::ModelContexts;
+use crate::turns::step::mark_compacting;
 use crate::turns::turn::{Prompt, Turn, TurnLifecycle};
 
 /// A compaction that is wanted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct CompactionRequest {
-    /// The agent that goes on afterwards.
+    /// The agent that continues afterwards.
     pub agent: String,
     /// The model.
     pub model: ModelRef,
@@ -46,7 +47,7 @@ pub struct CompactionPlan {
     pub replay: Option<MessageId>,
     /// The summary before, which the new one takes up.
     pub previous: Option<String>,
-    /// The model goes on afterwards: with the prompt that is asked again, or with a word to go on.
+    /// The model continues afterwards: with the repeated prompt, or with a prompt to continue.
     /// As in the automatic request; set it to change that.
     pub continues: bool,
 }
@@ -242,12 +243,14 @@ impl Compaction {
         let next =
             if plan.continues { Some(self.followup_prompt(ctx, &asked, plan)?) } else { None };
         let id = next.as_ref().map(|next| next.message.id.clone());
+        let session = turn.session.clone();
         let mut messages = vec![summary.message.clone()];
         if let Some(Prompt { message, parts: more }) = next {
             messages.push(message);
             parts.extend(more);
         }
         let write = move |tx: &Tx<'_>| {
+            mark_compacting(tx, &session, None)?;
             messages.iter().try_for_each(|message| tx.messages().put(message).map(drop))?;
             parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))
         };
@@ -278,7 +281,11 @@ impl Compaction {
                 return Err(not_a_compaction(&plan.request).into());
             }
         }
-        self.store.write(&turn.context(ctx), move |tx| tx.messages().put(&message)).wait()?;
+        let write = move |tx: &Tx<'_>| {
+            mark_compacting(tx, &message.session, None)?;
+            tx.messages().put(&message)
+        };
+        self.store.write(&turn.context(ctx), write).wait()?;
         Ok(())
     }
 

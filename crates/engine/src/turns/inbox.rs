@@ -2,31 +2,13 @@
 
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::turn::TurnEvent;
-use turnstone_store::{Context, NewTurn, PromptDelivery, PromptReceipt, StoreError, Tx};
+use turnstone_store::{Context, NewTurn, PromptDelivery, StoreError, Tx};
 
 use crate::error::Result;
 use crate::turns::prompt_submission::Turns;
-use crate::turns::turn::{Prompt, Turn};
+use crate::turns::turn::Turn;
 
 impl Turns {
-    /// Puts a prompt into the inbox, whichever process runs the session. Repeating it changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`StoreError::Conflict`] if its id was used for another prompt.
-    pub fn enqueue_prompt(
-        &self,
-        ctx: &Context,
-        prompt: Prompt,
-        delivery: PromptDelivery,
-    ) -> Result<PromptReceipt> {
-        let Prompt { message, parts } = prompt;
-        Ok(self
-            .store
-            .write(ctx, move |tx| tx.prompts().admit(&message, &parts, delivery))
-            .wait()?)
-    }
-
     /// Takes up the prompts that steer the running turn, oldest first: input of its next model call.
     ///
     /// # Errors

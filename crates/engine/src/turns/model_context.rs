@@ -31,7 +31,7 @@ impl ModelContexts {
     ///
     /// # Errors
     ///
-    /// The ledger refused.
+    /// The database refused.
     pub fn model_context(&self, ctx: &Context, session: &SessionId) -> Result<Vec<ContextMessage>> {
         Ok(self.store.read(ctx, |r| {
             let (waiting, taken) = (r.prompts().waiting(session)?, r.prompts().promoted(session)?);
@@ -57,7 +57,7 @@ impl ModelContexts {
     ///
     /// # Errors
     ///
-    /// The ledger refused.
+    /// The database refused.
     pub fn model_messages(
         &self,
         ctx: &Context,
@@ -130,7 +130,7 @@ fn read_since_compaction(
     broken.map_or(Ok(pulled), Err)
 }
 
-/// The messages of a session, newest first, read as far as they are wanted.
+/// The messages of a session, newest first, read on demand.
 struct MessagePages<'r, 's> {
     reader: &'r ReadTx<'r>,
     session: &'s SessionId,

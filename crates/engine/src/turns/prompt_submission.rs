@@ -1,4 +1,4 @@
-//! Prompts on their way in: stored with what they say of their session, in one transaction.
+//! Submitting prompts: stored with their changes to the session, in one transaction.
 
 use std::sync::Arc;
 
@@ -17,8 +17,8 @@ use turnstone_store::{
 
 use super::newest_prompt::{NextAgent, find_newest_prompt};
 use crate::error::{EngineError, Result};
-use crate::history::session_branch::SessionBranches;
 use crate::history::session_recovery::SessionRecovery;
+use crate::history::timeline_branch::TimelineBranches;
 use crate::id_generator::IdGenerator;
 use crate::turns::compaction::Compaction;
 use crate::turns::exec::{Aborts, Commands};
@@ -29,7 +29,7 @@ use crate::turns::turn::{Prompt, Turn, TurnLifecycle};
 /// What the word is for a model without a variant, in a session.
 const DEFAULT_VARIANT: &str = "default";
 
-/// Who is to answer a prompt.
+/// Which agent and model answer a prompt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PromptRouting {
     /// No one: it is only stored.
@@ -40,14 +40,14 @@ pub enum PromptRouting {
     Inbox(PromptDelivery),
 }
 
-/// A prompt, and what it says of its session.
+/// A prompt, and what it changes in its session.
 #[derive(Clone, Debug)]
 pub struct PromptSubmission {
     /// The message and its parts.
     pub prompt: Prompt,
     /// Rules that are added to the session's own (R38).
     pub rules: Vec<PermissionRule>,
-    /// Who is to answer.
+    /// Which agent and model answer.
     pub routing: PromptRouting,
 }
 
@@ -69,7 +69,7 @@ pub struct Turns {
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) lifecycle: TurnLifecycle,
     pub(crate) recovery: SessionRecovery,
-    pub(crate) branches: SessionBranches,
+    pub(crate) branches: TimelineBranches,
     pub(crate) commands: Commands,
     pub(crate) aborts: Aborts,
     pub(crate) steps: Steps,
@@ -309,7 +309,7 @@ impl Turns {
     ///
     /// # Errors
     ///
-    /// The ledger refused.
+    /// The database refused.
     pub fn find_next_agent(&self, ctx: &Context, session: &SessionId) -> Result<Option<NextAgent>> {
         let (newest, session) = self
             .store
@@ -339,7 +339,7 @@ fn write_turn_start(tx: &Tx<'_>, prompt: &Prompt, id: &TurnId) -> turnstone_stor
 }
 
 impl PromptSubmission {
-    /// Writes what the prompt says of its session before and after the prompt itself.
+    /// Writes the changes to the session before and after the prompt itself.
     fn write_with_session<T>(
         &self,
         tx: &Tx<'_>,

@@ -1,4 +1,4 @@
-//! Work that began in a process that is gone, found again in the ledger.
+//! Work that began in a process that is gone, found again in the database.
 
 use turnstone_core::id::{MessageId, PartId};
 use turnstone_core::model::PartBody;
@@ -32,7 +32,7 @@ impl Steps {
             parts.rev().find_map(start).ok_or_else(missing)
         })?;
         let (start, at) = found;
-        Ok(ModelStep::from_ledger(message.clone(), start.snapshot, at))
+        Ok(ModelStep::from_database(message.clone(), start.snapshot, at))
     }
 
     /// A tool that runs, as [`Self::begin_tool`] returned it: its change sets are still open.
@@ -53,6 +53,6 @@ impl Steps {
         }
         let mut calls = calls.into_iter();
         let call = calls.next().map(|first| TrackedCall { other_roots: calls.collect(), ..first });
-        Ok(ToolRun::from_ledger(found, call))
+        Ok(ToolRun::from_database(found, call))
     }
 }

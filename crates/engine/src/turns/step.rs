@@ -1,14 +1,14 @@
 //! Steps: one model call of a turn, with what the worktree was before and after it (R42).
 
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use serde_json::Number;
+use serde_json::{Number, Value};
 use turnstone_core::id::{MessageId, PartId, SessionId};
 use turnstone_core::model::{
-    ExtraFields, Message, MessageBody, Part, PartBody, PatchPart, StepFinishPart, StepStartPart,
-    TokenCounts, ToolPart, ToolState,
+    ExtraFields, Message, MessageBody, Part, PartBody, PatchPart, Session, StepFinishPart,
+    StepStartPart, TokenCounts, ToolPart, ToolState,
 };
 use turnstone_core::time::LogCursor;
 use turnstone_store::{ChangeSetRow, Context, EventPosition, Store};
@@ -16,9 +16,11 @@ use turnstone_store::{ChangeSetRow, Context, EventPosition, Store};
 use crate::captures::budgeted_capture::BudgetedCapture;
 use crate::captures::session_coverage::SnapshotAccess;
 use crate::captures::snapshot_handles::SnapshotHandles;
+use crate::captures::watched_roots::WatchedRoots;
 use crate::error::Result;
 use crate::id_generator::IdGenerator;
 use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls, TrackedCall, session_pin_group};
+use crate::turns::step_usage::{add_numbers, sum_finished_costs};
 use crate::turns::turn::Turn;
 
 /// A model call that runs.
@@ -33,8 +35,8 @@ pub struct ModelStep {
 }
 
 impl ModelStep {
-    /// A model call whose beginning is in the ledger, at `at`.
-    pub(crate) const fn from_ledger(
+    /// A model call whose beginning is in the database, at `at`.
+    pub(crate) const fn from_database(
         message: MessageId,
         snapshot: Option<String>,
         at: LogCursor,
@@ -52,6 +54,8 @@ pub struct StepEnd {
     pub cost: Number,
     /// Its tokens.
     pub tokens: TokenCounts,
+    /// The answer in the form that its prompt asked for.
+    pub structured: Option<Value>,
 }
 
 /// What is kept of a model call that ended.
@@ -81,7 +85,7 @@ pub struct ToolRun {
 }
 
 impl ToolRun {
-    pub(crate) const fn from_ledger(part: Part, call: Option<TrackedCall>) -> Self {
+    pub(crate) const fn from_database(part: Part, call: Option<TrackedCall>) -> Self {
         Self { part, call }
     }
 
@@ -98,6 +102,7 @@ pub struct Steps {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
+    pub(crate) watched_roots: Arc<WatchedRoots>,
     pub(crate) captures: BudgetedCapture,
     pub(crate) calls: ToolCalls,
 }
@@ -107,14 +112,20 @@ impl Steps {
     ///
     /// # Errors
     ///
-    /// The ledger refused; a worktree that cannot be captured is no error (R42).
+    /// The database refused; a worktree that cannot be captured is no error (R42).
     pub fn begin(&self, ctx: &Context, turn: &Turn, answer: Message) -> Result<ModelStep> {
-        let snapshot = self.capture_step_tree(ctx, &turn.session)?;
+        let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
+        self.watched_roots.wait_for_first_capture(Path::new(&session.directory));
+        let snapshot = self.capture_step_tree(ctx, &session)?;
         let began = self.store.read(ctx, |r| r.log().last_cursor())?;
         let body = StepStartPart { snapshot: snapshot.clone(), extra: ExtraFields::new() };
         let part = self.new_part(ctx, &answer, PartBody::StepStart(body))?;
         let message = answer.id.clone();
+        let compacting = is_summary(&answer).then(|| Number::from(ctx.now.0));
         let begin = move |tx: &turnstone_store::Tx<'_>| {
+            if compacting.is_some() {
+                mark_compacting(tx, &answer.session, compacting.as_ref())?;
+            }
             tx.messages().put(&answer)?;
             tx.messages().put_part(&part)
         };
@@ -126,7 +137,7 @@ impl Steps {
     ///
     /// # Errors
     ///
-    /// The ledger refused: the step is still open and ends with its turn.
+    /// The database refused: the step is still open and ends with its turn.
     pub fn end(
         &self,
         ctx: &Context,
@@ -134,7 +145,8 @@ impl Steps {
         step: &ModelStep,
         end: &StepEnd,
     ) -> Result<StepReport> {
-        let snapshot = self.capture_step_tree(ctx, &turn.session)?;
+        let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
+        let snapshot = self.capture_step_tree(ctx, &session)?;
         let (found, rows) = self.store.read(ctx, |r| {
             let found = r.messages().get(&turn.session, &step.message)?;
             Ok((found, r.change_sets().of_turn(&turn.session, &turn.id)?))
@@ -155,12 +167,19 @@ impl Steps {
         }
         if let MessageBody::Assistant(said) = &mut answer.body {
             said.finish = Some(end.reason.clone());
-            said.cost = add_numbers(&said.cost, &end.cost);
+            // What was reported while it ran is part of this.
+            said.cost = add_numbers(&sum_finished_costs(&found.parts), &end.cost);
             said.tokens = end.tokens.clone();
+            if end.structured.is_some() {
+                said.structured.clone_from(&end.structured);
+            }
             said.time.completed = Some(Number::from(ctx.now.0));
         }
         let write = move |tx: &turnstone_store::Tx<'_>| {
             parts.iter().try_for_each(|part| tx.messages().put_part(part).map(drop))?;
+            if is_summary(&answer) {
+                mark_compacting(tx, &answer.session, None)?;
+            }
             tx.messages().put(&answer)
         };
         self.store.write(&turn.context(ctx), write).wait()?;
@@ -168,11 +187,10 @@ impl Steps {
     }
 
     /// The tree of the worktree, if a capture costs no more than what changed.
-    fn capture_step_tree(&self, ctx: &Context, session: &SessionId) -> Result<Option<String>> {
-        let session = self.store.read(ctx, |r| r.sessions().get(session))?;
-        match self.snapshots.access(&session, ctx.now)? {
+    fn capture_step_tree(&self, ctx: &Context, session: &Session) -> Result<Option<String>> {
+        match self.snapshots.open_for_session(session, ctx.now)? {
             SnapshotAccess::Available(handle) if handle.reader().has_baseline() => {
-                // A step goes on without one that does not fit.
+                // A step continues without one that does not fit.
                 let captured = self.captures.try_capture(
                     ctx,
                     &handle,
@@ -201,7 +219,8 @@ impl Steps {
             (Some(tree), _) => tree.clone(),
             (None, Some(before)) => {
                 let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-                let SnapshotAccess::Available(handle) = self.snapshots.access(&session, ctx.now)?
+                let SnapshotAccess::Available(handle) =
+                    self.snapshots.open_for_session(&session, ctx.now)?
                 else {
                     return Ok(None);
                 };
@@ -248,7 +267,7 @@ impl Steps {
     ///
     /// # Errors
     ///
-    /// The capture or the ledger failed: the tool is still open and ends with its turn.
+    /// The capture or the database failed: the tool is still open and ends with its turn.
     pub fn end_tool(
         &self,
         ctx: &Context,
@@ -296,6 +315,24 @@ impl Steps {
     }
 }
 
+/// True for the summary of a compaction.
+fn is_summary(answer: &Message) -> bool {
+    matches!(&answer.body, MessageBody::Assistant(said) if said.summary == Some(true))
+}
+
+/// Stores since when the context of a session is being compacted; `None` at the end.
+pub(super) fn mark_compacting(
+    tx: &turnstone_store::Tx<'_>,
+    session: &SessionId,
+    since: Option<&Number>,
+) -> Result<(), turnstone_store::StoreError> {
+    let set = |session: &mut turnstone_core::model::Session| {
+        session.time.compacting = since.cloned();
+        Ok(())
+    };
+    tx.sessions().update(session, set).map(drop)
+}
+
 /// The files of change sets, absolute, each once.
 fn list_changed_files(rows: &[&ChangeSetRow]) -> Vec<PathBuf> {
     let mut files = BTreeSet::new();
@@ -305,16 +342,8 @@ fn list_changed_files(rows: &[&ChangeSetRow]) -> Vec<PathBuf> {
             use std::os::unix::ffi::OsStrExt;
             root.join(std::ffi::OsStr::from_bytes(path.as_bytes()))
         };
-        files.extend(row.set.changes.iter().map(|change| path(&change.path)));
+        let changed = row.set.changes.iter().filter(|change| !change.is_directory_only());
+        files.extend(changed.map(|change| path(&change.path)));
     }
     files.into_iter().collect()
-}
-
-/// The sum of two amounts.
-fn add_numbers(one: &Number, other: &Number) -> Number {
-    if let (Some(one), Some(other)) = (one.as_i64(), other.as_i64()) {
-        return Number::from(one.saturating_add(other));
-    }
-    let sum = one.as_f64().unwrap_or(0.0) + other.as_f64().unwrap_or(0.0);
-    Number::from_f64(sum).unwrap_or_else(|| other.clone())
 }

@@ -11,9 +11,10 @@ use turnstone_store::{
 };
 
 use crate::error::Result;
-use crate::history::session_branch::SessionBranches;
+use crate::history::pending_turn_ends::is_temporary;
 use crate::history::session_changes::SessionChanges;
 use crate::history::session_recovery::SessionRecovery;
+use crate::history::timeline_branch::TimelineBranches;
 use crate::id_generator::IdGenerator;
 
 /// What begins a turn: the message of a person, its agent and model in it.
@@ -50,7 +51,7 @@ pub(crate) struct TurnLifecycle {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) recovery: SessionRecovery,
-    pub(crate) branches: SessionBranches,
+    pub(crate) branches: TimelineBranches,
     pub(crate) changes: SessionChanges,
 }
 
@@ -134,6 +135,8 @@ impl TurnLifecycle {
     }
 
     /// Ends a turn and closes change sets of it, in one commit; `more` is written before the end.
+    ///
+    /// If the disk is full or fails, this process keeps the end and stores it later (R45).
     pub(crate) fn end_with(
         &self,
         ctx: &Context,
@@ -156,20 +159,18 @@ impl TurnLifecycle {
             tx.leases().release(&lease)?;
             Ok(ended)
         };
-        let context = turn.context(ctx);
-        let (all, sets, write_again) = (closed.clone(), closed, write.clone());
-        match self.store.write(&context, move |tx| write(tx, &all)).wait() {
-            // Too much for one transaction: the change sets get one each.
-            Err(StoreError::TooLarge { .. }) if !sets.is_empty() => {
-                for set in sets {
-                    let name = turn.session.clone();
-                    let close = move |tx: &Tx<'_>| tx.change_sets().close(&name, &set);
-                    self.store.write(&context, close).wait()?;
-                }
-                Ok(self.store.write(&context, move |tx| write_again(tx, &[])).wait()?)
-            }
-            ended => Ok(ended?),
+        let session = turn.session.clone();
+        let ended = store_turn_end(&self.store, &turn.context(ctx), &session, &closed, &write);
+        if let Err(error) = &ended
+            && is_temporary(error)
+        {
+            // This process lives, so no other may end the turn: it tries again itself.
+            let (store, context) = (self.store.clone(), turn.context(&ctx.without_expected_seq()));
+            self.recovery.turn_ends.push(&turn.session, &turn.id, move || {
+                store_turn_end(&store, &context, &session, &closed, &write).map(drop)
+            });
         }
+        ended
     }
 
     /// A new id for a message of a session: it sorts after those that are there.
@@ -207,5 +208,33 @@ impl TurnLifecycle {
         let ended = self.end(ctx, turn, TurnOutcome::Aborted, None)?;
         self.recovery.recover(ctx, &turn.session)?;
         Ok(ended)
+    }
+}
+
+/// Stores the end of a turn and closes its change sets, in one commit if they fit.
+fn store_turn_end(
+    store: &Store,
+    context: &Context,
+    session: &SessionId,
+    closed: &[CloseChangeSet],
+    write: &(
+         impl Fn(&Tx<'_>, &[CloseChangeSet]) -> Result<TurnEndOutcome, StoreError>
+         + Clone
+         + Send
+         + 'static
+     ),
+) -> Result<TurnEndOutcome> {
+    let (all, write_all, write_end) = (closed.to_vec(), write.clone(), write.clone());
+    match store.write(context, move |tx| write_all(tx, &all)).wait() {
+        // Too much for one transaction: the change sets get one each.
+        Err(StoreError::TooLarge { .. }) if !closed.is_empty() => {
+            for set in closed {
+                let (name, set) = (session.clone(), set.clone());
+                let close = move |tx: &Tx<'_>| tx.change_sets().close(&name, &set);
+                store.write(context, close).wait()?;
+            }
+            Ok(store.write(context, move |tx| write_end(tx, &[])).wait()?)
+        }
+        ended => Ok(ended?),
     }
 }

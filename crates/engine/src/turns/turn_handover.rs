@@ -13,7 +13,12 @@ impl Turns {
     /// # Errors
     ///
     /// [`StoreError::NoSession`].
-    pub fn claim(&self, ctx: &Context, session: &SessionId, turn: &TurnId) -> Result<Option<Turn>> {
+    pub fn take_over_to_end(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        turn: &TurnId,
+    ) -> Result<Option<Turn>> {
         match self.store.leases().acquire(ctx, session, LeaseTakeoverPolicy::IfDead) {
             Ok(lease) => Ok(Some(Turn { session: session.clone(), id: turn.clone(), lease })),
             Err(StoreError::Busy(_)) => Ok(None),

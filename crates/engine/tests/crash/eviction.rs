@@ -23,7 +23,7 @@ const NOW: EpochMillis = EpochMillis(1_767_225_600_000);
 const LIMIT: Duration = Duration::from_secs(300);
 const STORE: u64 = 48 << 10;
 
-/// The example beside this test program.
+/// The example built with this test program.
 pub(crate) fn space_command(dir: &Path, args: &[&str]) -> Fallible<Command> {
     let test = std::env::current_exe()?;
     let folder = test.parent().and_then(Path::parent).ok_or("no target directory")?;
@@ -54,8 +54,8 @@ fn check_evicted_turns(dir: &Path, acknowledged: &[String]) -> Fallible<usize> {
     let (turns, expired, open) = engine.store().read(&ctx(), |r| {
         Ok((
             r.turns().list(&session)?,
-            r.expiry().expired_turns(&session)?,
-            r.expiry().unfinished()?,
+            r.undo_expiry().expired_turns(&session)?,
+            r.undo_expiry().unfinished()?,
         ))
     })?;
     assert!(open.is_empty(), "recovery finished what was cut off: {open:?}");
@@ -113,8 +113,8 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     let (operations, expired, open) = engine.store().read(&ctx(), |r| {
         Ok((
             r.operations().list(&session)?,
-            r.expiry().expired_guards(&session)?,
-            r.expiry().unfinished()?,
+            r.undo_expiry().expired_guards(&session)?,
+            r.undo_expiry().unfinished()?,
         ))
     })?;
     assert!(open.is_empty(), "recovery finished what was cut off: {open:?}");
@@ -138,7 +138,7 @@ fn check_evicted_guards(dir: &Path, acknowledged: &[String]) -> Fallible<usize> 
     let options = UndoOptions::default();
     match engine.history().plan_redo(&ctx(), &session, &UndoTarget::Last, &options) {
         // The next prompt was there when it died.
-        Ok(_) | Err(EngineError::NothingToRedo(_)) => {}
+        Ok(_) | Err(EngineError::NothingToRedo(_) | EngineError::UndoSuperseded { .. }) => {}
         Err(error) => return Err(error.into()),
     }
     assert!(handle.reader().verify_objects()?.damaged.is_empty());

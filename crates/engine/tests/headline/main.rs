@@ -1,7 +1,7 @@
 //! The headline test: two agents and a person on one workspace, processes killed at random, a small
-//! budget; undo takes back exactly its own (R1–R6, R11–R15, R17, R19, R45).
+//! budget; undo undoes exactly its own turns (R1–R6, R11–R15, R17, R19, R45).
 //!
-//! The same play on more files: `cargo run --release --example headline -- play SEED STEPS FILES`.
+//! To run it on more files: `cargo run --release --example headline -- play SEED STEPS FILES`.
 
 mod model;
 mod play;
@@ -21,7 +21,7 @@ fn run(seed: u64) {
     let folder = test.parent().and_then(Path::parent).expect("a target directory");
     match play::play(&folder.join("examples/headline"), seed, 160, 2000) {
         Ok(play) => {
-            let counts = play.shown();
+            let counts = play.counts();
             assert!(counts["undone"] > 3 && counts["deaths"] > 2, "too quiet: {counts:?}");
             let expired = ["expired a", "expired b"].map(|who| counts.get(who).copied());
             let expired: u64 = expired.into_iter().flatten().sum();

@@ -1,7 +1,7 @@
 //! The reference model: who owns which bytes, and what an undo may therefore move.
 //!
 //! A file is a row of slots far enough apart that two writers of different slots never touch the
-//! same lines. So the right answer of every merge can be told slot by slot, without a merge.
+//! same lines. So the right answer of every merge is known slot by slot, without a merge.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::rc::Rc;
@@ -65,8 +65,8 @@ pub(crate) struct ModelChangeSet {
     pub(crate) span: (u64, u64),
     pub(crate) changes: BTreeMap<String, (Content, Content)>,
     pub(crate) taken: BTreeSet<String>,
-    /// False if its end could not be captured: then nothing of it may ever be undone.
-    pub(crate) covered: bool,
+    /// Changed paths that could not be captured at its end: they may never be undone.
+    pub(crate) uncovered: BTreeSet<String>,
 }
 
 /// A call that is not over.
@@ -92,7 +92,7 @@ pub(crate) struct ExpectedMove {
     pub(crate) wanted: BTreeMap<String, Content>,
     pub(crate) conflicts: BTreeSet<String>,
     pub(crate) contended: BTreeSet<String>,
-    /// Paths it takes back or brings back, changed or already so.
+    /// Paths it undoes or redoes, changed or already so.
     pub(crate) reached: BTreeSet<String>,
     /// Those of which no tool said that it would write them.
     pub(crate) windows: BTreeSet<String>,
@@ -150,22 +150,13 @@ impl HeadlineModel {
             span: (open.opened, self.tick()),
             changes: self.changes(open),
             taken: BTreeSet::new(),
-            covered: true,
+            uncovered: BTreeSet::new(),
         };
         self.sets.push(set);
         self.sets.last().expect("just pushed")
     }
 
-    /// The last set was closed without a capture: it claims what it named, and that is all.
-    pub(crate) fn uncover(&mut self, named: Option<&BTreeSet<String>>) {
-        if let Some(set) = self.sets.last_mut() {
-            set.covered = false;
-            set.changes =
-                named.into_iter().flatten().map(|path| (path.clone(), (None, None))).collect();
-        }
-    }
-
-    /// What taking back, or bringing back, these turns must do.
+    /// What undoing or redoing these turns must do.
     pub(crate) fn expect(
         &self,
         way: ModelDirection,
@@ -183,7 +174,8 @@ impl HeadlineModel {
                 if way == ModelDirection::Back && self.is_contended(set, path, &ids) {
                     expected.contended.insert(path.clone());
                 }
-                if set.covered && set.taken.contains(path) == (way == ModelDirection::Forth) {
+                let is_known = !set.uncovered.contains(path);
+                if is_known && set.taken.contains(path) == (way == ModelDirection::Forth) {
                     history.entry(path).or_default().push(pair.clone());
                     if set.evidence != Evidence::Named {
                         expected.windows.insert(path.clone());

@@ -74,7 +74,7 @@ fn git(dir: &Path, words: &[&str]) -> Fallible {
 }
 
 /// Every file below a folder with its bytes, sorted; repositories' own files are left out.
-pub(crate) fn look(folder: &Path) -> Fallible<Vec<(PathBuf, Vec<u8>)>> {
+pub(crate) fn read_tree(folder: &Path) -> Fallible<Vec<(PathBuf, Vec<u8>)>> {
     let (mut todo, mut found) = (vec![folder.to_owned()], Vec::new());
     while let Some(folder) = todo.pop() {
         for entry in fs_err::read_dir(folder)? {
@@ -98,7 +98,7 @@ pub(crate) struct AgentProcess {
 }
 
 impl AgentProcess {
-    /// Starts one; what it found in the ledger after recovery is its first answer.
+    /// Starts one; what it found in the database after recovery is its first answer.
     pub(crate) fn start(program: &Path, dir: &Path, session: &str) -> Fallible<(Self, Value)> {
         #[expect(clippy::disallowed_methods, reason = "the program under test")]
         let mut child = Command::new(program)

@@ -13,7 +13,7 @@ use turnstone_engine::{CompactionPlan, Prompt, Turn};
 use turnstone_store::MessageWithParts;
 
 use crate::engine_fixture::{EngineFixture, answer, ctx, messages, part, prompt, user};
-use crate::model_context::{finish, seen, summary, target, three_turn_session, wanted};
+use crate::model_context::{context_messages, finish, summary, target, three_turn_session, wanted};
 
 fn plan(case: &EngineFixture, session: &SessionId, request: &MessageId) -> CompactionPlan {
     let limits = ModelLimits { context: 100_000, input: 0, output: 8_000 };
@@ -29,12 +29,12 @@ fn plan(case: &EngineFixture, session: &SessionId, request: &MessageId) -> Compa
     planned.expect("a plan")
 }
 
-fn written(case: &EngineFixture, session: &SessionId, id: &MessageId) -> MessageWithParts {
+fn stored_message(case: &EngineFixture, session: &SessionId, id: &MessageId) -> MessageWithParts {
     let all = messages(case, session);
     all.into_iter().find(|one| one.message.id == *id).expect("it is there")
 }
 
-/// A session in which a prompt with a picture has filled the context.
+/// A session in which a prompt with a image has filled the context.
 fn overflowing(case: &EngineFixture) -> (SessionId, Turn, MessageId) {
     let session = three_turn_session(case);
     let message = user(&session, "u4");
@@ -57,7 +57,7 @@ fn overflowing(case: &EngineFixture) -> (SessionId, Turn, MessageId) {
 fn overflow_compaction_replays_prompt_without_media() {
     let case = EngineFixture::new();
     let (session, turn, request) = overflowing(&case);
-    let asked = written(&case, &session, &request);
+    let asked = stored_message(&case, &session, &request);
     let [body] = &asked.parts[..] else { panic!("one part") };
     let PartBody::Compaction(body) = &body.body else { panic!("a request") };
     assert_eq!((body.auto, body.overflow, &body.tail_start), (true, Some(true), &None));
@@ -68,9 +68,12 @@ fn overflow_compaction_replays_prompt_without_media() {
     let done = summary(&session, &request, "s1");
     let next =
         case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
-    let next = written(&case, &session, &next.expect("it goes on"));
+    let next = stored_message(&case, &session, &next.expect("it goes on"));
     let name = |id: &MessageId| id.as_str()[4..].to_owned();
-    assert_eq!(seen(&case, &session), [name(&request), "s1".into(), name(&next.message.id)]);
+    assert_eq!(
+        context_messages(&case, &session),
+        [name(&request), "s1".into(), name(&next.message.id)]
+    );
     let read =
         case.engine.turns().contexts().model_messages(&ctx(), &session, &target()).expect("reads");
     let read = serde_json::to_value(&read).expect("json");
@@ -99,15 +102,18 @@ fn automatic_compaction_continues_manual_does_not() {
             case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
         assert_eq!(next.is_some(), auto);
         if let Some(next) = next {
-            let next = written(&case, &session, &next);
+            let next = stored_message(&case, &session, &next);
             let PartBody::Text(text) = &next.parts[0].body else { panic!("a text") };
             assert_eq!(text.synthetic, Some(true));
             assert_eq!(text.metadata, Some(json!({"compaction_continue": true})));
-            assert_eq!(seen(&case, &session).last(), Some(&next.message.id.as_str()[4..].into()));
+            assert_eq!(
+                context_messages(&case, &session).last(),
+                Some(&next.message.id.as_str()[4..].into())
+            );
         }
         case.end(&turn);
     }
-    // Whoever does not want it says so.
+    // A caller can opt out.
     let mut quiet = wanted(false);
     quiet.auto = true;
     let (turn, request) =
@@ -149,17 +155,20 @@ fn streamed_summary_is_stored_and_announced_once() {
         .steps()
         .append_text(&ctx(), &turn, &id, "streamed words")
         .expect("appended");
-    assert!(seen(&case, &session).contains(&"u1".to_owned()), "not finished, so nothing is cut");
+    assert!(
+        context_messages(&case, &session).contains(&"u1".to_owned()),
+        "not finished, so nothing is cut"
+    );
     let done = summary(&session, &request, "s1");
     case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
     case.end(&turn);
-    let summary = written(&case, &session, &done.message.id);
+    let summary = stored_message(&case, &session, &done.message.id);
     let [one] = &summary.parts[..] else { panic!("one text: {:?}", summary.parts) };
     assert!(matches!(&one.body, PartBody::Text(text) if text.text == "streamed words"));
 
     let page =
         case.engine.store().read(&ctx(), |r| r.log().stream_after(&session, SessionSeq(0), 1000));
-    let mut told = 0;
+    let mut announced = 0;
     for event in page.expect("reads").events {
         let Some(payload) = event.payload.filter(|_| event.kind == EventKind::MessageUpdated)
         else {
@@ -168,9 +177,9 @@ fn streamed_summary_is_stored_and_announced_once() {
         let body: MessageBody = serde_json::from_value(payload["data"].clone()).expect("a body");
         let mut message = done.message.clone();
         message.body = body;
-        told += usize::from(summarized_request(&message) == Some(&request));
+        announced += usize::from(summarized_request(&message) == Some(&request));
     }
-    assert_eq!(told, 1);
+    assert_eq!(announced, 1);
 }
 
 /// 8.3: a summary that overflows itself is an error on its message, and cuts nothing.
@@ -190,12 +199,13 @@ fn failed_compaction_marks_summary_and_keeps_context() {
     fail((&message, failure.clone())).expect("written");
     assert!(fail((&answer(&session, "x", "u1"), failure.clone())).is_err(), "of another message");
     case.end(&turn);
-    let MessageBody::Assistant(said) = written(&case, &session, &message.id).message.body else {
+    let MessageBody::Assistant(said) = stored_message(&case, &session, &message.id).message.body
+    else {
         panic!("an answer")
     };
     assert_eq!((said.finish.as_deref(), said.error), (Some("error"), Some(failure)));
     assert!(said.time.completed.is_some());
-    assert!(seen(&case, &session).contains(&"u1".to_owned()));
+    assert!(context_messages(&case, &session).contains(&"u1".to_owned()));
 }
 
 /// 8.3: what is summarised is one text: who said what, outputs cut, media named.
@@ -214,12 +224,11 @@ fn compaction_transcript_is_plain_text() {
         }
         json!({"type": "tool", "callID": "c", "tool": "bash", "state": state})
     };
-    let picture =
-        json!({"type": "file", "mime": "image/png", "filename": "p.png", "url": "data:,"});
+    let image = json!({"type": "file", "mime": "image/png", "filename": "p.png", "url": "data:,"});
     let bodies = [
         json!({"type": "reasoning", "text": "I think", "time": {"start": 1}}),
         json!({"type": "text", "text": "I say"}),
-        done(&"x".repeat(2_500), json!({"attachments": [picture]})),
+        done(&"x".repeat(2_500), json!({"attachments": [image]})),
         done("old", json!({"time": {"start": 1, "end": 2, "compacted": 3}})),
         json!({"type": "tool", "callID": "c", "tool": "read", "state": {"status": "running",
             "input": {}, "time": {"start": 1}}}),

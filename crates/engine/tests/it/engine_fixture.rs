@@ -12,7 +12,9 @@ use turnstone_engine::{
     ClosedCall, Engine, EngineSettings, OperationReport, Prompt, Turn, UndoOptions, UndoPlan,
     UndoTarget,
 };
-use turnstone_store::{Actor, Context, MessageWithParts};
+use turnstone_store::{
+    Actor, Context, MessageWithParts, PromptDelivery, PromptReceipt, StoreError, Tx,
+};
 
 pub(crate) const NOW: EpochMillis = EpochMillis(1_767_225_600_000);
 
@@ -28,7 +30,10 @@ pub(crate) struct EngineFixture {
 
 impl EngineFixture {
     pub(crate) fn new() -> Self {
-        let dir = tempfile::tempdir().expect("temp dir");
+        Self::in_dir(tempfile::tempdir().expect("temp dir"))
+    }
+
+    fn in_dir(dir: tempfile::TempDir) -> Self {
         fs_err::create_dir(dir.path().join("work")).expect("made");
         let engine = open(dir.path());
         let case = Self { dir, engine, prompts: std::cell::Cell::new(0) };
@@ -40,12 +45,29 @@ impl EngineFixture {
         case
     }
 
-    /// The same data directory and project in a new process, as it were.
+    /// A project whose data directory is `data`, for example on a disk of its own.
+    pub(crate) fn with_data(data: &Path) -> Self {
+        let dir = tempfile::tempdir().expect("temp dir");
+        std::os::unix::fs::symlink(data, dir.path().join("data")).expect("linked");
+        Self::in_dir(dir)
+    }
+
+    /// Opens the data directory again, as a new process would.
     pub(crate) fn reopen(self) -> Self {
         let Self { dir, engine, prompts } = self;
         drop(engine);
         let engine = open(dir.path());
         Self { dir, engine, prompts }
+    }
+
+    /// Writes the user's own configuration.
+    pub(crate) fn configure_user(&self, text: &str) {
+        fs_err::write(self.dir.path().join("user.json"), text).expect("written");
+    }
+
+    /// The user's own configuration asks about every command.
+    pub(crate) fn ask_about_bash(&self) {
+        self.configure_user(r#"{"permission": {"bash": "ask"}}"#);
     }
 
     pub(crate) fn root(&self) -> PathBuf {
@@ -64,6 +86,17 @@ impl EngineFixture {
             .wait()
             .expect("made");
         session.id
+    }
+
+    /// Puts a prompt into the inbox, as a submission to a busy session does.
+    pub(crate) fn enqueue_prompt(
+        &self,
+        prompt: Prompt,
+        delivery: PromptDelivery,
+    ) -> Result<PromptReceipt, StoreError> {
+        let Prompt { message, parts } = prompt;
+        let admit = move |tx: &Tx<'_>| tx.prompts().admit(&message, &parts, delivery);
+        self.engine.store().write(&ctx(), admit).wait()
     }
 
     pub(crate) fn begin(&self, session: &SessionId) -> Turn {
@@ -142,7 +175,14 @@ impl EngineFixture {
 }
 
 fn open(dir: &Path) -> Engine {
-    Engine::open(EngineSettings::new(&dir.join("data")), NOW).expect("opens")
+    Engine::open(settings(dir), NOW).expect("opens")
+}
+
+/// The settings of the engines of a case, whose user may have a configuration file.
+pub(crate) fn settings(dir: &Path) -> EngineSettings {
+    let mut settings = EngineSettings::new(&dir.join("data"));
+    settings.rules.user_files = vec![dir.join("user.json")];
+    settings
 }
 
 /// A message of a person.

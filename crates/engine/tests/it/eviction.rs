@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_engine::{
-    Engine, EngineError, EngineSettings, OverBudgetPolicy, UndoOptions, UndoTarget,
+    Engine, EngineError, EngineSettings, MissingCapture, OverBudgetPolicy, UndoOptions, UndoTarget,
 };
 use turnstone_snapshot::{FreeSpaceFloor, SnapshotHandle, StorageBudget};
 use turnstone_testkit::fixture::SeededRng;
@@ -47,8 +47,11 @@ pub(crate) fn fixture_with_budget(store: usize) -> EngineFixture {
 }
 
 fn expired(case: &EngineFixture, session: &SessionId) -> BTreeSet<TurnId> {
-    let read =
-        case.engine.store().read(&ctx(), |r| r.expiry().expired_turns(session)).expect("reads");
+    let read = case
+        .engine
+        .store()
+        .read(&ctx(), |r| r.undo_expiry().expired_turns(session))
+        .expect("reads");
     read.into_keys().collect()
 }
 
@@ -132,7 +135,8 @@ fn undo_range_with_expired_turn_is_rejected() {
 
     for which in [UndoTarget::Turn(turns[0].clone()), UndoTarget::From(turns[0].clone())] {
         match plan(&case, &session, &which) {
-            Err(EngineError::UndoExpired { session: of, turn, at }) => {
+            Err(EngineError::UndoExpired { session: of, turn, at, paths }) => {
+                assert_eq!(paths, ["f".parse().expect("a path")]);
                 assert_eq!((of, turn, at), (session.clone(), turns[0].clone(), NOW));
             }
             other => panic!("{other:?}"),
@@ -219,6 +223,28 @@ fn best_effort_runs_call_uncovered() {
     assert_eq!((path.to_string().as_str(), why.as_str()), ("big", "over_budget"));
     assert_eq!(case.read("big").as_deref(), Some("smaller"), "never guessed");
     assert_eq!(case.read("other"), None);
+}
+
+/// Proves R13 and R19: a command that ran without captures is named, and nothing is called undone.
+#[test]
+fn lost_window_is_reported_and_keeps_the_head() {
+    let (mut case, mut noise) = (fixture_with_budget(5 * SIZE), IncompressibleText::new());
+    let mut chosen = settings(&case, 5 * SIZE);
+    chosen.over_budget_policy = OverBudgetPolicy::RunUncovered;
+    case.engine = Engine::open(chosen, NOW).expect("opens");
+    let session = case.session("ses_a", None);
+    case.put("big", Some(&noise.text(9 * SIZE)));
+    let turn = case.begin(&session);
+    case.shell(&turn, || case.put("other", Some("x")));
+    case.end(&turn);
+
+    let report = case.undo(&session, &UndoTarget::Last);
+
+    let lost: Vec<_> = report.lost.iter().map(|it| (&it.turn, it.missing)).collect();
+    assert_eq!(lost, [(&turn.id, MissingCapture::Before)]);
+    assert!(report.without_effect && !report.is_complete(), "{report:?}");
+    let head = case.engine.store().read(&ctx(), |r| r.sessions().head(&session)).expect("reads");
+    assert_eq!(head, None);
 }
 
 /// Proves R40.
@@ -317,7 +343,7 @@ fn total_budget_evicts_longest_idle_in_any_store() {
         }
 
         let gone = |id| {
-            second.store().read(&ctx(), |r| r.expiry().expired_turns(id)).expect("reads").len()
+            second.store().read(&ctx(), |r| r.undo_expiry().expired_turns(id)).expect("reads").len()
         };
         assert!((1..5).contains(&gone(&one)), "{} of the idle one, not its newest", gone(&one));
         let used = |dir| {
@@ -362,8 +388,9 @@ fn unreachable_store_is_skipped_by_eviction() {
         turn_in(&engine, &dirs[1], &two, nth, &noise.text(SIZE));
     }
 
-    let gone =
-        |id| engine.store().read(&ctx(), |r| r.expiry().expired_turns(id)).expect("reads").len();
+    let gone = |id| {
+        engine.store().read(&ctx(), |r| r.undo_expiry().expired_turns(id)).expect("reads").len()
+    };
     assert_eq!(gone(&one), 0);
     assert!(gone(&two) > 0, "its own turns gave way");
 }

@@ -31,7 +31,7 @@ fn exited(output: &str) -> CommandEnd {
     recorder.push(OutputSource::Stdout, output.as_bytes());
     CommandEnd::Exited {
         exit: CommandExit::Code(3),
-        kept: Box::new(recorder.finish()),
+        kept: Some(Box::new(recorder.finish())),
         aborted: false,
     }
 }
@@ -82,7 +82,7 @@ fn command_runs_as_turn_with_call_and_window() {
     let (turns, part) = store
         .read(&ctx(), |r| Ok((r.turns().list(&session)?, r.messages().get_part(&session, &id)?)))
         .expect("reads");
-    assert_eq!((turns[0].id.clone(), turns[0].state), (turn, TurnState::Completed));
+    assert_eq!((turns[0].id.clone(), turns[0].state), (turn, TurnState::Failed));
     let PartBody::Tool(tool) = part.body else { panic!("a tool") };
     let ToolState::Completed { output, metadata, .. } = tool.state else { panic!("completed") };
     assert_eq!(output, "01234567\n… 4 bytes left out …\ncdefghij");
@@ -165,7 +165,7 @@ fn undo_rejects_running_turn_of_other_session() {
     assert!(matches!(plan, Err(EngineError::Store(StoreError::Busy(_)))), "{plan:?}");
 }
 
-/// R27, R45: the request is in the ledger, whichever process runs the turn; it needs no lease.
+/// R27, R45: the request is in the database, whichever process runs the turn; it needs no lease.
 #[test]
 fn abort_reaches_owner_or_ends_unowned_turn() {
     let case = EngineFixture::new();
@@ -175,12 +175,12 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
     let other = Engine::open(settings, crate::engine_fixture::NOW).expect("opens");
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let heard = scope.spawn(|| case.engine.turns().aborts().wait(&ctx(), &turn, &over));
+        let waiting = scope.spawn(|| case.engine.turns().aborts().wait(&ctx(), &turn, &over));
         for _ in 0..2 {
             let asked = other.turns().aborts().request(&ctx(), &session).expect("asked");
             assert_eq!(asked, AbortOutcome::Requested(turn.id.clone()));
         }
-        assert!(heard.join().expect("ends").expect("reads"));
+        assert!(waiting.join().expect("ends").expect("reads"));
     });
     let log = other.store().read(&ctx(), |r| r.log().after(LogCursor(0), 1000)).expect("reads");
     let asked = log.events.iter().filter(|event| event.kind.name() == "turn.abort_asked");
@@ -199,9 +199,10 @@ fn abort_reaches_owner_or_ends_unowned_turn() {
     let running = begin(&case);
     let over = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        let heard = scope.spawn(|| case.engine.turns().aborts().wait(&ctx(), &running.turn, &over));
+        let waiting =
+            scope.spawn(|| case.engine.turns().aborts().wait(&ctx(), &running.turn, &over));
         case.engine.turns().aborts().cancel_wait(&over);
-        assert!(!heard.join().expect("ends").expect("reads"));
+        assert!(!waiting.join().expect("ends").expect("reads"));
     });
     // A turn that waits for an answer and whose process is gone is ended by the process that requests the abort (R28).
     let (turn, session) = (running.turn.clone(), running.turn.session.clone());
@@ -245,7 +246,7 @@ fn large_directory_is_watched_instead_of_walked() {
         case.undo(&session, &UndoTarget::Last);
         assert_eq!(case.read("d7/new"), None);
     }
-    // Whoever waited long does not notice that the journal is compared with a walk.
+    // After a long command the user does not notice that the journal is compared with a walk.
     let execution = begin(&case);
     case.put("d8/new", Some("new"));
     let later = ctx().at_time(EpochMillis(crate::engine_fixture::NOW.0 + 60_000));

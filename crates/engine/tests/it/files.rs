@@ -164,7 +164,7 @@ fn concurrent_edits_of_one_file_lose_nothing() {
             let write = write_of("f", &format!("{text}{line}\n"));
             match engine.tool_calls().write_file(&ctx(), turn, None, &write) {
                 Ok(_) => done += 1,
-                Err(FileError::Stale { .. }) => stale += 1,
+                Err(FileError::Stale { .. } | FileError::Locked { .. }) => stale += 1,
                 Err(error) => panic!("{error:?}"),
             }
         }
@@ -185,25 +185,42 @@ fn concurrent_edits_of_one_file_lose_nothing() {
 }
 
 #[test]
-fn lock_files_never_deadlocks() {
+fn locks_are_taken_all_or_none_and_never_waited_for() {
     let case = EngineFixture::new();
+    let session = case.session("ses_a", None);
     let names: Vec<PathBuf> = (0..4).map(|n| case.root().join(format!("f{n}"))).collect();
-    let engine = &case.engine;
-    std::thread::scope(|scope| {
-        for turned in 0..4 {
-            let mut mine = names.clone();
-            mine.rotate_left(turned);
-            scope.spawn(move || {
-                for _ in 0..20 {
-                    drop(engine.tool_calls().lock_files(&mine).expect("locked"));
-                }
-            });
-        }
-    });
-    // Different files are nobody's business.
-    let held = engine.tool_calls().lock_files(&names[..1]).expect("locked");
-    drop(engine.tool_calls().lock_files(&names[1..]).expect("locked"));
+    let lock = |names: &[PathBuf]| case.engine.tool_calls().try_lock_files(&ctx(), &session, names);
+    let held = lock(&names[1..2]).expect("locked");
+    let refused = lock(&names).expect_err("one is locked");
+    assert!(matches!(&refused, FileError::Locked { path } if *path == names[1]), "{refused:?}");
+    // Different files are nobody's business, and the refused attempt holds none.
+    drop(lock(&names[2..]).expect("locked"));
     drop(held);
+    drop(lock(&names).expect("locked"));
+    // One file, by several names.
+    std::os::unix::fs::symlink("f0", case.root().join("link")).expect("linked");
+    fs_err::create_dir(case.root().join("sub")).expect("made");
+    let held = lock(&["link".into(), "sub/../f0".into(), names[0].clone()]).expect("locked");
+    assert!(matches!(lock(&names[..1]), Err(FileError::Locked { .. })));
+    drop(held);
+    let outside = lock(&["/etc/passwd".into()]);
+    assert!(matches!(outside, Err(FileError::Outside { .. })), "{outside:?}");
+    let locks = case.dir.path().join("data/lock/file");
+    assert_eq!(fs_err::read_dir(locks).expect("read").count(), 0, "no lock is left behind");
+}
+
+#[test]
+fn lock_on_another_file_does_not_allow_a_write() {
+    let case = EngineFixture::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let calls = case.engine.tool_calls();
+    let lock = calls.try_lock_files(&ctx(), &session, &["a".into()]).expect("locked");
+    let make = FileWriteRequest { expected: WritePrecondition::Absent, ..write_of("b", "b") };
+    let refused = calls.write_files(&ctx(), &turn, None, (&[make], lock));
+    assert!(matches!(refused, Err(FileError::Locked { .. })), "{refused:?}");
+    assert_eq!(case.read("b"), None);
+    case.end(&turn);
 }
 
 /// Proves R16.
@@ -240,18 +257,16 @@ fn multi_file_write_is_one_call_and_checks_all_first() {
     let turn = case.begin(&session);
     read(&case, &session, "a");
     let both = [write_of("a", "A"), write_of("b", "B")];
-    let refused = case
-        .engine
-        .tool_calls()
-        .write_files(&ctx(), &turn, None, &both)
-        .expect_err("b is not read");
+    let calls = case.engine.tool_calls();
+    let lock = || calls.try_lock_files(&ctx(), &session, &["a".into(), "b".into()]).expect("free");
+    let refused =
+        calls.write_files(&ctx(), &turn, None, (&both, lock())).expect_err("b is not read");
     assert!(matches!(refused, FileError::NeverRead { .. }));
     assert_eq!(case.read("a").as_deref(), Some("a"));
 
     read(&case, &session, "b");
     let gone = FileWriteRequest { bytes: None, ..write_of("b", "") };
-    let done =
-        case.engine.tool_calls().write_files(&ctx(), &turn, None, &[write_of("a", "A"), gone]);
+    let done = calls.write_files(&ctx(), &turn, None, (&[write_of("a", "A"), gone], lock()));
     let done = done.expect("written");
     assert!(done.refused.is_empty());
     assert_eq!(done.closed.changes.len(), 2);
@@ -294,21 +309,18 @@ fn processes_of_a_session_share_read_stamps() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.put("f", Some("one"));
-    let beside =
+    let second =
         Engine::open(EngineSettings::new(&case.dir.path().join("data")), NOW).expect("opens");
+    let write_by_second = |turn: &Turn, text: &str| {
+        second.tool_calls().write_file(&ctx(), turn, None, &write_of("f", text))
+    };
     read(&case, &session, "f");
-    let stamp =
-        beside.tool_calls().find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
-    assert!(stamp.is_some(), "read by the other process");
-    case.put("f", Some("two"));
-    beside.tool_calls().read_file(&ctx(), &session, Path::new("f")).expect("read");
     let turn = case.begin(&session);
-    write(&case, &turn, "f", "three").expect("the newest look is the other's");
+    write_by_second(&turn, "two").expect("the first process read it");
+    write(&case, &turn, "f", "three").expect("the second process wrote it");
     case.put("f", Some("by a person"));
-    let found =
-        beside.tool_calls().find_read_stamp(&ctx(), &session, Path::new("f")).expect("reads");
-    let now = beside.tool_calls().read_file(&ctx(), &session, Path::new("f")).expect("read").stamp;
-    assert_ne!(found.map(|stamp| stamp.image), Some(now.image), "the write is the last look");
+    let refused = write_by_second(&turn, "four").expect_err("its last version is the one written");
+    assert!(matches!(refused, FileError::Stale { .. }), "{refused:?}");
     case.end(&turn);
 }
 

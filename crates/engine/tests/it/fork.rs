@@ -105,6 +105,7 @@ fn fork_survives_deletion_of_original() {
     let later = EpochMillis(NOW.0 + 30 * 24 * 3_600_000);
     let sweep = GcRequest {
         live: BTreeSet::from([fork.id.to_string()]),
+        deleted: BTreeSet::new(),
         keep: 1,
         effort: u64::MAX,
         dry_run: false,
@@ -207,8 +208,10 @@ fn invalid_capture_id_fails_the_fork() {
         evidence: Evidence::Named,
         outer: None,
         named: Vec::new(),
+        outside: Vec::new(),
         before: Some("not a name".to_owned()),
         git: None,
+        captured_from: None,
     };
     let close = CloseChangeSet {
         id: id.clone(),
@@ -217,6 +220,7 @@ fn invalid_capture_id_fails_the_fork() {
         changes: Vec::new(),
         not_covered: 0,
         git: None,
+        trace: None,
     };
     let name = session.clone();
     case.write(&turn, move |tx| {
@@ -238,7 +242,7 @@ fn fork_marks_turns_with_missing_captures_expired() {
     case.put("f", Some("old"));
     case.turn(&session, "f", Some("one"));
     case.turn(&session, "g", Some("two"));
-    // Somebody took captures away behind the ledger's back: all before the newest one.
+    // Somebody took captures away behind the database's back: all before the newest one.
     let handle = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
     let chains = handle.reader().list_chains().expect("reads");
     let group = PinGroup::new(session.as_str());

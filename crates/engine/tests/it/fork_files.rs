@@ -42,7 +42,8 @@ impl ForkFixture {
             OutputRecorder::new(OutputLimits { head: 8, tail: 8, spill: 0 }, None).finish(),
         );
         let turn = execution.turn.id.clone();
-        let end = CommandEnd::Exited { exit: CommandExit::Code(0), kept, aborted: false };
+        let end =
+            CommandEnd::Exited { exit: CommandExit::Code(0), kept: Some(kept), aborted: false };
         self.engine().turns().commands().end(&ctx(), execution, &end).expect("ends");
         let turns =
             self.engine().store().read(&ctx(), |r| r.turns().list(&session.id)).expect("reads");
@@ -186,9 +187,9 @@ fn failed_worktree_fork_leaves_nothing() {
         let listed = home.engine().store().read(&ctx(), |r| r.sessions().list(&filter, None, 9));
         assert_eq!(listed.expect("reads").items.len(), 1, "{point}: the original alone");
         let engine = home.engine();
-        for listed in
-            engine.projects().worktrees().list(&ctx(), &home.session.project).expect("lists")
-        {
+        let project = engine.store().read(&ctx(), |r| r.projects().find(&home.session.project));
+        let project = project.expect("reads").expect("stored");
+        for listed in engine.projects().worktrees().list(&project).expect("lists") {
             // Filled and known before the copy began: a checkout like any other.
             assert!(listed.ready && point.ends_with("begun") | point.ends_with("copies"));
             let removed = engine.projects().worktrees().remove(

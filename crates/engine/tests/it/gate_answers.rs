@@ -7,9 +7,7 @@ use turnstone_core::model::{PermissionReply, Session};
 use turnstone_core::permission::{
     CallerRole, GatedOperation, PermissionRule, ReplyError, RuleAction, RuleSource,
 };
-use turnstone_engine::{
-    BaseRules, Engine, EngineError, EngineSettings, GateRefusal, PermissionError,
-};
+use turnstone_engine::{Engine, EngineError, EngineSettings, GateRefusal, PermissionError};
 use turnstone_store::{Actor, Context, Tx};
 
 use crate::engine_fixture::{EngineFixture, NOW, ctx};
@@ -40,8 +38,8 @@ fn pending<T: std::fmt::Debug>(asked: Result<T, EngineError>) -> PermissionId {
 }
 
 fn grant(engine: &Engine, request: &PermissionId) {
-    let (once, base) = (PermissionReply::Once, BaseRules::default());
-    engine.permissions().reply(&ctx(), request, once, None, &base).expect("answered");
+    let once = PermissionReply::Once;
+    engine.permissions().reply(&ctx(), request, once, None).expect("answered");
 }
 
 /// A session that `actor` created, the newest of the project.
@@ -149,7 +147,7 @@ fn only_a_person_answers_what_a_project_gate_asks() {
     let open = case.engine.permissions().pending(&ctx(), Some(&own)).expect("reads");
     assert_eq!(open.len(), 1, "it is asked in the session of alice");
     let reply = |who: &Context, id: &PermissionId, answer| {
-        case.engine.permissions().reply(who, id, answer, None, &BaseRules::default())
+        case.engine.permissions().reply(who, id, answer, None)
     };
     for answer in [PermissionReply::Once, PermissionReply::Reject] {
         let refused = reply(&alice, &asked, answer);

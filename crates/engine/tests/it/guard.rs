@@ -1,4 +1,4 @@
-//! Guards: what operations displaced is pinned by them, goes last of all, and is never guessed (R14).
+//! Guards: what operations displaced is pinned by them, is evicted last, and is never guessed (R14).
 
 use std::collections::BTreeSet;
 
@@ -22,8 +22,11 @@ fn later(hours: i64) -> Context {
 }
 
 fn expired(case: &EngineFixture, session: &SessionId) -> Vec<OperationId> {
-    let read =
-        case.engine.store().read(&ctx(), |r| r.expiry().expired_guards(session)).expect("reads");
+    let read = case
+        .engine
+        .store()
+        .read(&ctx(), |r| r.undo_expiry().expired_guards(session))
+        .expect("reads");
     read.into_keys().collect()
 }
 
@@ -43,7 +46,7 @@ fn guard_is_kept_as_long_as_its_session() {
     };
     assert!(guards() > 0);
 
-    // A year later, and upkeep comes by.
+    // A year later, maintenance runs.
     assert_eq!(
         case.engine
             .maintenance()
@@ -80,7 +83,7 @@ fn merged_undo(
     report.operation
 }
 
-/// The same case with less room.
+/// Opens the case with a smaller budget.
 fn with_smaller_budget(mut case: EngineFixture, room: usize) -> EngineFixture {
     case.engine = Engine::open(settings(&case, room), NOW).expect("opens");
     case
@@ -129,7 +132,7 @@ fn guards_are_evicted_last_and_never_the_newest() {
         let read = case
             .engine
             .store()
-            .read(&ctx(), |r| Ok((r.turns().list(id)?, r.expiry().expired_turns(id)?)));
+            .read(&ctx(), |r| Ok((r.turns().list(id)?, r.undo_expiry().expired_turns(id)?)));
         let (turns, expired) = read.expect("reads");
         let standing = turns.iter().filter(|turn| !expired.contains_key(&turn.id)).count();
         assert!(standing <= 2, "{id}: {standing} of {}", turns.len());
@@ -137,9 +140,9 @@ fn guards_are_evicted_last_and_never_the_newest() {
     let handle = case.engine.snapshots().open(&case.root(), NOW).expect("opens");
     assert!(handle.reader().verify_objects().expect("reads").damaged.is_empty());
     let all = case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
-    let told: BTreeSet<OperationId> =
+    let logged: BTreeSet<OperationId> =
         all.iter().flat_map(|it| decode_expired_guards(it).expect("readable")).collect();
-    assert_eq!(told, gone.into_iter().collect(), "each is written down");
+    assert_eq!(logged, gone.into_iter().collect(), "each is written down");
     assert!(all.iter().all(|it| it.done.is_some()), "and over");
 }
 
@@ -153,7 +156,7 @@ fn expired_guard_rejects_redo() {
     let options = UndoOptions::default();
     let newest = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     let which = UndoTarget::Turn(newest.last().expect("two").id.clone());
-    // The turn it took back is the newest and never expires; the operation is not.
+    // The turn it undid is the newest and never expires; the operation is not.
     case.undo(&session, &UndoTarget::Turn(older));
     let early =
         case.engine.history().plan_redo(&ctx(), &session, &which, &options).expect("a plan");

@@ -67,27 +67,13 @@ fn enqueue_is_idempotent_and_rejects_foreign_ids() {
     let case = EngineFixture::new();
     let (one, two) = (case.session("ses_a", None), case.session("ses_b", None));
     let turn = case.begin(&one);
-    let first = case
-        .engine
-        .turns()
-        .enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Queue)
-        .expect("kept");
-    let again = case
-        .engine
-        .turns()
-        .enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Queue)
-        .expect("kept");
+    let first = case.enqueue_prompt(prompt(&one, "x"), PromptDelivery::Queue).expect("kept");
+    let again = case.enqueue_prompt(prompt(&one, "x"), PromptDelivery::Queue).expect("kept");
     assert_eq!(first, again);
     assert_eq!(messages(&case, &one).len(), 2);
-    let other =
-        case.engine.turns().enqueue_prompt(&ctx(), prompt(&one, "x"), PromptDelivery::Steer);
-    assert!(matches!(other, Err(EngineError::Store(StoreError::Conflict { .. }))), "{other:?}");
-    assert!(
-        case.engine
-            .turns()
-            .enqueue_prompt(&ctx(), prompt(&two, "x"), PromptDelivery::Queue)
-            .is_err()
-    );
+    let other = case.enqueue_prompt(prompt(&one, "x"), PromptDelivery::Steer);
+    assert!(matches!(other, Err(StoreError::Conflict { .. })), "{other:?}");
+    assert!(case.enqueue_prompt(prompt(&two, "x"), PromptDelivery::Queue).is_err());
     assert!(messages(&case, &two).is_empty());
     case.end(&turn);
 }
@@ -98,14 +84,8 @@ fn inbox_survives_restart_and_unread_steer_begins_turn() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     case.begin(&session);
-    case.engine
-        .turns()
-        .enqueue_prompt(&ctx(), prompt(&session, "q"), PromptDelivery::Queue)
-        .expect("kept");
-    case.engine
-        .turns()
-        .enqueue_prompt(&ctx(), prompt(&session, "s"), PromptDelivery::Steer)
-        .expect("kept");
+    case.enqueue_prompt(prompt(&session, "q"), PromptDelivery::Queue).expect("kept");
+    case.enqueue_prompt(prompt(&session, "s"), PromptDelivery::Steer).expect("kept");
     let case = case.reopen();
     let turn = case.engine.turns().begin_next(&ctx(), &session).expect("reads").expect("a turn");
     assert_eq!(waiting(&case, &session), ["q"], "what steered comes first");

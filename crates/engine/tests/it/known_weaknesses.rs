@@ -168,7 +168,7 @@ fn nothing_is_written_after_turn_end() {
 fn concurrent_session_updates_keep_each_field() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let (beside, start) = (open_second_engine(&case), Barrier::new(3));
+    let (second, start) = (open_second_engine(&case), Barrier::new(3));
     let change = |engine: &Engine, set: fn(&mut Session, u32)| {
         start.wait();
         for n in 0..20 {
@@ -183,9 +183,9 @@ fn concurrent_session_updates_keep_each_field() {
         }
     };
     std::thread::scope(|scope| {
-        scope.spawn(|| change(&beside, |it, n| it.title = format!("title {n}")));
+        scope.spawn(|| change(&second, |it, n| it.title = format!("title {n}")));
         scope.spawn(|| {
-            change(&beside, |it, n| it.metadata = json!({ "n": n }).as_object().cloned());
+            change(&second, |it, n| it.metadata = json!({ "n": n }).as_object().cloned());
         });
         start.wait();
         for n in 0..6 {
@@ -299,14 +299,14 @@ fn prompt_of_second_process_at_revert_only_hides() {
     case.run_turn(&session, "a", ("f", Some("one")));
     case.run_turn(&session, "b", ("f", Some("two")));
     case.undo(&session, &UndoTarget::Last);
-    let beside = open_second_engine(&case);
-    let turn = beside.turns().begin(&ctx(), prompt(&session, "c")).expect("begins");
-    beside.turns().abort(&ctx(), &turn).expect("aborted");
+    let second = open_second_engine(&case);
+    let turn = second.turns().begin(&ctx(), prompt(&session, "c")).expect("begins");
+    second.turns().abort(&ctx(), &turn).expect("aborted");
     assert_eq!(case.messages(&session), ["a", "aa", "c"]);
     let hidden = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
-    assert_eq!(hidden.len(), 3, "the undone turn is in the ledger");
-    let told = stream(&case, &session);
-    let parts = told.iter().filter(|it| it.kind == EventKind::PartUpdated && !it.is_stub());
+    assert_eq!(hidden.len(), 3, "the undone turn is in the database");
+    let events = stream(&case, &session);
+    let parts = events.iter().filter(|it| it.kind == EventKind::PartUpdated && !it.is_stub());
     let parts = parts.filter(|it| it.payload.as_ref().is_some_and(|p| p["id"] == "prt_b0"));
     assert_eq!(parts.count(), 1, "what it said too");
     case.assert_consistent();

@@ -1,4 +1,4 @@
-//! The engine against a real ledger, real snapshot stores and real repositories.
+//! The engine against a real database, real snapshot stores and real repositories.
 
 mod compaction;
 mod conversation_fixture;
@@ -10,13 +10,16 @@ mod files;
 mod forget;
 mod fork;
 mod fork_files;
+mod full_disk;
 mod gate_answers;
+mod growth;
 mod guard;
 mod inbox;
 mod jump;
 mod known_weaknesses;
 mod maintenance;
 mod model_context;
+mod open_step;
 mod parity_index;
 mod permission;
 mod permission_gates;
@@ -29,4 +32,5 @@ mod revert;
 mod step;
 mod undo;
 mod undo_exactness;
+mod watched_roots;
 mod worktree;

@@ -24,7 +24,7 @@ pub(crate) fn wanted(overflow: bool) -> CompactionRequest {
     CompactionRequest { agent: "build".into(), model, auto: overflow, overflow }
 }
 
-pub(crate) fn seen(case: &EngineFixture, session: &SessionId) -> Vec<String> {
+pub(crate) fn context_messages(case: &EngineFixture, session: &SessionId) -> Vec<String> {
     let context = case.engine.turns().contexts().model_context(&ctx(), session).expect("reads");
     context.iter().map(|(message, _)| message.id.as_str()[4..].to_owned()).collect()
 }
@@ -113,8 +113,8 @@ fn compaction_keeps_tail_and_previous_summary() {
     case.engine.turns().compaction().finish(&ctx(), &turn, &plan, &done).expect("finished");
     case.end(&turn);
     let name = request.as_str()[4..].to_owned();
-    assert_eq!(seen(&case, &session), [name.as_str(), "s1", "u3", "a3"]);
-    assert_eq!(messages(&case, &session).len(), 8, "nothing is gone from the ledger");
+    assert_eq!(context_messages(&case, &session), [name.as_str(), "s1", "u3", "a3"]);
+    assert_eq!(messages(&case, &session).len(), 8, "nothing is gone from the database");
 
     let (turn, request) =
         case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false)).expect("begins");
@@ -127,7 +127,10 @@ fn compaction_keeps_tail_and_previous_summary() {
     );
     assert_eq!(planned.expect("a plan").previous.as_deref(), Some("summary s1"));
     case.engine.turns().abort(&ctx(), &turn).expect("aborted");
-    assert!(seen(&case, &session).contains(&"u3".to_owned()), "an unfinished one cuts nothing");
+    assert!(
+        context_messages(&case, &session).contains(&"u3".to_owned()),
+        "an unfinished one cuts nothing"
+    );
 }
 
 #[test]
@@ -159,10 +162,7 @@ fn prompt_during_compaction_is_kept_after_it() {
     let session = three_turn_session(&case);
     let (turn, request) =
         case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false)).expect("begins");
-    case.engine
-        .turns()
-        .enqueue_prompt(&ctx(), prompt(&session, "late"), PromptDelivery::Queue)
-        .expect("kept");
+    case.enqueue_prompt(prompt(&session, "late"), PromptDelivery::Queue).expect("kept");
     let none = CompactionSettings { tail_turns: Some(0), ..CompactionSettings::default() };
     let foreign = "msg_late".parse().expect("an id");
     let plan = case.engine.turns().compaction().plan(
@@ -177,10 +177,14 @@ fn prompt_during_compaction_is_kept_after_it() {
     compact(&case, &turn, &request, &none, "s1");
     case.end(&turn);
     let name = request.as_str()[4..].to_owned();
-    assert_eq!(seen(&case, &session), [name.as_str(), "s1"], "the boundary is recognised");
+    assert_eq!(
+        context_messages(&case, &session),
+        [name.as_str(), "s1"],
+        "the boundary is recognised"
+    );
     let turn =
         case.engine.turns().begin_next(&ctx(), &session).expect("reads").expect("it is answered");
-    assert_eq!(seen(&case, &session), [name.as_str(), "s1", "late"], "it is read last");
+    assert_eq!(context_messages(&case, &session), [name.as_str(), "s1", "late"], "it is read last");
     case.end(&turn);
 }
 
@@ -211,7 +215,7 @@ proptest! {
                 ContextAction::Prompt => {
                     let one = prompt(&session, &format!("n{sent}"));
                     sent += 1;
-                    case.engine.turns().enqueue_prompt(&ctx(), one, PromptDelivery::Queue).expect("kept");
+                    case.enqueue_prompt( one, PromptDelivery::Queue).expect("kept");
                 }
                 ContextAction::Compact => if running.is_none() {
                     let begun = case.engine.turns().compaction().begin(&ctx(), &session, &wanted(false));
@@ -221,7 +225,7 @@ proptest! {
                     finished += 1;
                     compact(&case, &turn, &request, &none, &format!("s{finished}"));
                     case.end(&turn);
-                    let now = seen(&case, &session);
+                    let now = context_messages(&case, &session);
                     prop_assert_eq!(&now[..1], &[request.as_str()[4..].to_owned()]);
                 },
                 ContextAction::Answer => if running.is_none() {
@@ -245,7 +249,7 @@ fn answer_next(case: &EngineFixture, session: &SessionId, answered: &mut Vec<Str
     let Some(turn) = case.engine.turns().begin_next(&ctx(), session).expect("reads") else {
         return false;
     };
-    let last = seen(case, session).pop().expect("something");
+    let last = context_messages(case, session).pop().expect("something");
     reply(case, &turn, &format!("r-{last}"), &last, "answered");
     case.end(&turn);
     answered.push(last);

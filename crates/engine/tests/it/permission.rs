@@ -9,8 +9,8 @@ use turnstone_core::permission::{
 use turnstone_core::time::SessionSeq;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::{
-    BaseRules, Engine, EngineError, EngineSettings, GateRefusal, PermissionError,
-    PermissionOutcome, PermissionQuery, SessionPoint, Turn, UndoOptions, UndoTarget,
+    Engine, EngineError, EngineSettings, GateRefusal, PermissionError, PermissionOutcome,
+    PermissionQuery, SessionPoint, Turn, UndoOptions, UndoTarget,
 };
 use turnstone_store::{Actor, Context, Tx};
 
@@ -18,15 +18,6 @@ use crate::engine_fixture::{EngineFixture, NOW, ctx, prompt};
 
 fn rule(permission: &str, pattern: &str, action: RuleAction) -> PermissionRule {
     PermissionRule::new(permission, pattern, action)
-}
-
-/// Everything about `bash` is asked.
-fn base() -> BaseRules {
-    BaseRules {
-        builtin: vec![rule("*", "*", RuleAction::Allow)],
-        user: vec![rule("bash", "*", RuleAction::Ask)],
-        ..BaseRules::default()
-    }
 }
 
 fn bash(pattern: &str) -> PermissionQuery {
@@ -47,7 +38,8 @@ fn bash(pattern: &str) -> PermissionQuery {
 }
 
 fn ask(case: &EngineFixture, turn: &Turn, pattern: &str) -> PermissionOutcome {
-    case.engine.permissions().ask(&ctx(), turn, &bash(pattern), &base()).expect("asked")
+    case.ask_about_bash();
+    case.engine.permissions().ask(&ctx(), turn, &bash(pattern)).expect("asked")
 }
 
 fn pending(case: &EngineFixture, turn: &Turn, pattern: &str) -> PermissionId {
@@ -93,7 +85,7 @@ fn once_always_and_reject_take_effect() {
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
     let reply = |id: &PermissionId, answer| {
-        case.engine.permissions().reply(&ctx(), id, answer, None, &base()).expect("answered")
+        case.engine.permissions().reply(&ctx(), id, answer, None).expect("answered")
     };
     let once = pending(&case, &turn, "git status");
     let done = reply(&once, PermissionReply::Once);
@@ -115,12 +107,10 @@ fn once_always_and_reject_take_effect() {
     for id in [&other, &more] {
         assert!(is_replied(&case, id, PermissionReply::Reject), "all that the session asks");
     }
-    let again =
-        case.engine.permissions().reply(&ctx(), &more, PermissionReply::Once, None, &base());
+    let again = case.engine.permissions().reply(&ctx(), &more, PermissionReply::Once, None);
     assert!(matches!(again, Err(PermissionError::Reply(ReplyError::NotPending(_)))), "{again:?}");
     let unknown = "per_unknown".parse().expect("an id");
-    let none =
-        case.engine.permissions().reply(&ctx(), &unknown, PermissionReply::Once, None, &base());
+    let none = case.engine.permissions().reply(&ctx(), &unknown, PermissionReply::Once, None);
     assert!(matches!(none, Err(PermissionError::Reply(ReplyError::NoSuchRequest(_)))), "{none:?}");
     case.end(&turn);
 }
@@ -133,7 +123,7 @@ fn reject_affects_own_session_and_denial_asks_no_one() {
     let mine = pending(&case, &turns[0], "ls");
     let theirs = pending(&case, &turns[1], "ls");
     let reject = PermissionReply::Reject;
-    case.engine.permissions().reply(&ctx(), &mine, reject, Some("no"), &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &mine, reject, Some("no")).expect("answered");
     assert_eq!(state(&case, &theirs), RequestState::Pending);
     set_rules(&case, &one, vec![rule("bash", "rm *", RuleAction::Deny)]);
     let denied = ask(&case, &turns[0], "rm -r /");
@@ -156,16 +146,16 @@ fn waiting_turn_survives_restart_and_resumes_once() {
     let case = case.reopen();
     case.engine.maintenance().recover_all(&ctx()).expect("recovers");
     assert_eq!(turn_state(&case, &session), TurnState::Waiting, "nobody ended it");
-    let told = case.engine.permissions().pending(&ctx(), None).expect("reads");
-    assert_eq!(told.len(), 1, "it is listed again");
-    assert_eq!(told[0].id.as_str(), id.as_str());
+    let pending = case.engine.permissions().pending(&ctx(), None).expect("reads");
+    assert_eq!(pending.len(), 1, "it is listed again");
+    assert_eq!(pending[0].id.as_str(), id.as_str());
     assert!(
         case.engine.permissions().resume_turn(&ctx(), &session).expect("reads").is_none(),
         "not answered"
     );
 
     let once = PermissionReply::Once;
-    case.engine.permissions().reply(&ctx(), &id, once, None, &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &id, once, None).expect("answered");
     let resumed =
         case.engine.permissions().resume_turn(&ctx(), &session).expect("reads").expect("goes on");
     assert!(
@@ -189,16 +179,16 @@ fn question_survives_restart_and_is_answered_once() {
     let question = serde_json::from_value(question).expect("a question");
     let id = case.engine.permissions().ask_question(&ctx(), &turn, question, true).expect("asked");
     let case = case.reopen();
-    let told = case.engine.permissions().pending(&ctx(), Some(&session)).expect("reads");
-    assert_eq!(told.len(), 1);
-    assert_eq!(told[0].id.as_str(), id.as_str());
+    let pending = case.engine.permissions().pending(&ctx(), Some(&session)).expect("reads");
+    assert_eq!(pending.len(), 1);
+    assert_eq!(pending[0].id.as_str(), id.as_str());
     let answers = |label: &str| RequestState::Answered { answers: vec![vec![label.into()]] };
     case.engine
         .permissions()
-        .answer_question(&ctx(), &told[0].id, answers("this"))
+        .answer_question(&ctx(), &pending[0].id, answers("this"))
         .expect("answered");
     assert!(
-        case.engine.permissions().answer_question(&ctx(), &told[0].id, answers("that")).is_err(),
+        case.engine.permissions().answer_question(&ctx(), &pending[0].id, answers("that")).is_err(),
         "the first counts"
     );
     let resumed =
@@ -214,9 +204,8 @@ fn concurrent_answers_count_once() {
     let id = pending(&case, &turn, "make");
     let other =
         Engine::open(EngineSettings::new(&case.dir.path().join("data")), NOW).expect("opens");
-    let reply = |engine: &Engine, answer| {
-        engine.permissions().reply(&ctx(), &id, answer, None, &base()).is_ok()
-    };
+    let reply =
+        |engine: &Engine, answer| engine.permissions().reply(&ctx(), &id, answer, None).is_ok();
     let answers: Vec<bool> = std::thread::scope(|scope| {
         let one = scope.spawn(|| reply(&case.engine, PermissionReply::Always));
         let two = scope.spawn(|| reply(&other, PermissionReply::Reject));
@@ -235,15 +224,11 @@ fn rule_order_is_fixed_and_prompt_keeps_session_rules() {
     let case = EngineFixture::new();
     let parent = case.session("ses_a", None);
     let child = case.session("ses_b", Some("ses_a"));
+    case.ask_about_bash();
     let explain = |session: &SessionId, permission: &str, pattern: &str| {
-        let rules = case
-            .engine
-            .permissions()
-            .rules()
-            .effective_over(&ctx(), session, &base())
-            .expect("reads");
-        let told = rules.explain(permission, pattern);
-        (told.action, told.source)
+        let rules = case.engine.permissions().rules().effective(&ctx(), session).expect("reads");
+        let explained = rules.explain(permission, pattern);
+        (explained.action, explained.source)
     };
     assert_eq!(explain(&child, "edit", "x"), (RuleAction::Allow, Some(RuleSource::Builtin)));
     assert_eq!(explain(&child, "bash", "ls"), (RuleAction::Ask, Some(RuleSource::User)));
@@ -280,7 +265,7 @@ fn revoked_approval_is_not_restored_by_redo() {
     let turn = case.begin(&session);
     let id = pending(&case, &turn, "git log");
     let always = PermissionReply::Always;
-    case.engine.permissions().reply(&ctx(), &id, always, None, &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &id, always, None).expect("answered");
     case.engine.permissions().continue_turn(&ctx(), &turn).expect("goes on");
     case.edit(&turn, "f", Some("x"));
     case.end(&turn);
@@ -323,7 +308,7 @@ fn by(role: CallerRole) -> Context {
     ctx().with_role(role)
 }
 
-fn somebody_else() -> Context {
+fn another_user() -> Context {
     Context::new(Actor::new("bob").expect("actor"), NOW)
 }
 
@@ -342,7 +327,7 @@ fn gate_allows_people_asks_for_models_records_denials() {
     };
     require(&by(CallerRole::Person)).expect("a person");
     require(&by(CallerRole::Named)).expect("the client of the session");
-    for ctx in [by(CallerRole::Tool), somebody_else()] {
+    for ctx in [by(CallerRole::Tool), another_user()] {
         let ctx = Context { request: Some(format!("of_{}", ctx.actor.as_str())), ..ctx };
         let Err(EngineError::PermissionPending { request, .. }) = require(&ctx) else {
             panic!("asked about")
@@ -354,13 +339,13 @@ fn gate_allows_people_asks_for_models_records_denials() {
         let state = case.engine.store().read(&ctx, |r| r.requests().state(request.as_str()));
         assert_eq!(state.expect("reads"), RequestState::Pending);
         let once = PermissionReply::Once;
-        let own = case.engine.permissions().reply(&ctx, &request, once, None, &base());
+        let own = case.engine.permissions().reply(&ctx, &request, once, None);
         assert!(
             matches!(own, Err(PermissionError::Reply(ReplyError::NotAllowedToAnswer(_)))),
             "{own:?}"
         );
         let person = by(CallerRole::Person);
-        case.engine.permissions().reply(&person, &request, once, None, &base()).expect("answered");
+        case.engine.permissions().reply(&person, &request, once, None).expect("answered");
         require(&ctx).expect("answered");
         let other = case.engine.permissions().gates().require(
             &ctx,
@@ -398,7 +383,7 @@ fn answer_lets_a_repeated_undo_with_the_same_paths_pass_once() {
     let Err(EngineError::PermissionPending { request, .. }) = undo() else { panic!("asked about") };
     assert_eq!((request.as_str(), case.read("f").as_deref()), ("per_r1", Some("x")));
     let once = PermissionReply::Once;
-    case.engine.permissions().reply(&ctx(), &request, once, None, &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &request, once, None).expect("answered");
     assert!(undo().expect("granted").is_complete());
     assert_eq!(case.read("f"), None);
 
@@ -433,7 +418,7 @@ fn refused_gate_blocks_undo_redo_revert_and_jump() {
     };
     assert_eq!(case.read("f").as_deref(), Some("x"));
     let once = PermissionReply::Once;
-    case.engine.permissions().reply(&ctx(), &request, once, None, &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &request, once, None).expect("answered");
     assert!(case.engine.history().apply(&tool, &plan).expect("applied").is_complete());
     assert_eq!(case.read("f"), None);
 
@@ -445,14 +430,11 @@ fn refused_gate_blocks_undo_redo_revert_and_jump() {
         .expect("a plan");
     let jump =
         case.engine.history().plan_jump(&ctx(), &session, &SessionPoint::After(turn), &options);
-    let head =
-        case.engine.history().reverts().plan_head_move(&ctx(), &session, None).expect("a plan");
     let operations = || case.engine.store().read(&ctx(), |r| r.operations().list(&session));
     let before = operations().expect("reads").len();
     for refused in [
         case.engine.history().apply(&ctx(), &redo).map(drop),
         case.engine.history().apply(&ctx(), &jump.expect("a plan")).map(drop),
-        case.engine.history().apply(&ctx(), &head).map(drop),
         case.engine.history().reverts().unrevert(&ctx(), &session).map(drop),
     ] {
         assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
@@ -475,13 +457,13 @@ fn rejected_operation_stays_rejected() {
         .plan_undo(&ctx(), &session, &UndoTarget::Last, &options)
         .expect("a plan");
     let Err(EngineError::PermissionPending { request, .. }) =
-        case.engine.history().apply(&somebody_else(), &plan)
+        case.engine.history().apply(&another_user(), &plan)
     else {
         panic!("asked about")
     };
     let no = PermissionReply::Reject;
-    case.engine.permissions().reply(&ctx(), &request, no, None, &base()).expect("answered");
-    let refused = case.engine.history().apply(&somebody_else(), &plan);
+    case.engine.permissions().reply(&ctx(), &request, no, None).expect("answered");
+    let refused = case.engine.history().apply(&another_user(), &plan);
     assert!(
         matches!(refused, Err(EngineError::PermissionRefused { why: GateRefusal::Answer, .. })),
         "{refused:?}"
@@ -494,28 +476,28 @@ fn rejected_operation_stays_rejected() {
 fn last_rule_source_decides() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
-    let told = || {
+    let decisions = || {
         let rules = case.engine.permissions().rules().effective(&ctx(), &session).expect("reads");
         let each = rules.explain_each("bash", "ls -l");
         let last = rules.explain("bash", "ls -l");
         assert_eq!(each.last().map(|it| it.source), Some(last.source));
         each.into_iter().filter_map(|it| Some((it.source?, it.action))).collect::<Vec<_>>()
     };
-    assert_eq!(told(), [(RuleSource::Builtin, RuleAction::Allow)]);
+    assert_eq!(decisions(), [(RuleSource::Builtin, RuleAction::Allow)]);
     case.put("opencode.json", Some("{ // ours\n \"permission\": {\"bash\": \"ask\",}}"));
-    assert_eq!(told().last(), Some(&(RuleSource::Project, RuleAction::Ask)));
+    assert_eq!(decisions().last(), Some(&(RuleSource::Project, RuleAction::Ask)));
     case.put("turnstone.json", Some(r#"{"permission": {"bash": {"ls *": "allow"}}}"#));
-    assert_eq!(told().last(), Some(&(RuleSource::Project, RuleAction::Allow)));
+    assert_eq!(decisions().last(), Some(&(RuleSource::Project, RuleAction::Allow)));
     let stored = rule("bash", "*", RuleAction::Deny);
     case.engine.permissions().rules().set(&ctx(), &project(), &stored).expect("stored");
-    assert_eq!(told().last(), Some(&(RuleSource::Stored, RuleAction::Deny)));
+    assert_eq!(decisions().last(), Some(&(RuleSource::Stored, RuleAction::Deny)));
     set_rules(&case, &session, vec![rule("bash", "ls*", RuleAction::Ask)]);
-    assert_eq!(told().last(), Some(&(RuleSource::Session, RuleAction::Ask)));
+    assert_eq!(decisions().last(), Some(&(RuleSource::Session, RuleAction::Ask)));
     let granted = rule("bash", "ls *", RuleAction::Allow);
     let approve = move |tx: &Tx<'_>| tx.projects().approve_rule(&project(), &granted);
     case.engine.store().write(&ctx(), approve).wait().expect("approved");
     assert_eq!(
-        told(),
+        decisions(),
         [
             (RuleSource::Builtin, RuleAction::Allow),
             (RuleSource::Project, RuleAction::Allow),

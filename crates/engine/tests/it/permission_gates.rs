@@ -20,7 +20,7 @@ fn project() -> ProjectId {
     "p1".parse().expect("an id")
 }
 
-/// The same data, opened by a user whose own configuration denies `rm` and every deletion.
+/// Opens the data of a case as a user whose own configuration denies `rm` and every deletion.
 fn engine_denying_rm_and_delete(case: &EngineFixture) -> Engine {
     let mut settings = EngineSettings::new(&case.dir.path().join("data"));
     settings.rules.user = vec![
@@ -81,14 +81,13 @@ fn user_denial_overrides_files_rules_and_approvals() {
         .turns()
         .begin(&ctx(), crate::engine_fixture::prompt(&session, "u1"))
         .expect("begins");
-    let base = engine.permissions().rules().base(&ctx(), &session).expect("reads");
-    let asked = engine.permissions().ask(&ctx(), &turn, &bash("rm -r x"), &base).expect("judged");
+    let asked = engine.permissions().ask(&ctx(), &turn, &bash("rm -r x")).expect("judged");
     assert!(matches!(asked, PermissionOutcome::Denied(_)), "{asked:?}");
-    let (_, beside) = engine
+    let (_, next_to_it) = engine
         .permissions()
-        .ask_without_turn(&ctx(), &session, None, &bash("rm -r x").ask, &base)
+        .ask_without_turn(&ctx(), &session, None, &bash("rm -r x").ask, None)
         .expect("judged");
-    assert!(matches!(beside, PermissionOutcome::Denied(_)), "{beside:?}");
+    assert!(matches!(next_to_it, PermissionOutcome::Denied(_)), "{next_to_it:?}");
     engine
         .turns()
         .end(&ctx(), &turn, turnstone_core::turn::TurnOutcome::Completed, None)
@@ -119,14 +118,12 @@ fn answer_is_rejected_after_user_denial() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
-    let ask_all = vec![PermissionRule::new("bash", "*", RuleAction::Ask)];
-    let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
-    let asked = case.engine.permissions().ask(&ctx(), &turn, &bash("rm x"), &base).expect("asked");
+    case.ask_about_bash();
+    let asked = case.engine.permissions().ask(&ctx(), &turn, &bash("rm x")).expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     let engine = engine_denying_rm_and_delete(&case);
-    let base = engine.permissions().rules().base(&ctx(), &session).expect("reads");
     for answer in [PermissionReply::Once, PermissionReply::Always] {
-        let refused = engine.permissions().reply(&ctx(), &id, answer, None, &base);
+        let refused = engine.permissions().reply(&ctx(), &id, answer, None);
         let is_denied =
             matches!(refused, Err(PermissionError::Reply(ReplyError::DeniedByUser { .. })));
         assert!(is_denied, "{refused:?}");
@@ -136,7 +133,7 @@ fn answer_is_rejected_after_user_denial() {
     );
     engine
         .permissions()
-        .reply(&ctx(), &id, PermissionReply::Reject, None, &base)
+        .reply(&ctx(), &id, PermissionReply::Reject, None)
         .expect("a person may always say no");
     case.end(&turn);
 }
@@ -172,10 +169,9 @@ fn runners_tools_and_requesters_cannot_answer() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
-    let ask_all = vec![PermissionRule::new("bash", "*", RuleAction::Ask)];
-    let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
+    case.ask_about_bash();
     let named = ctx().with_role(CallerRole::Named);
-    let asked = case.engine.permissions().ask(&named, &turn, &bash("make"), &base).expect("asked");
+    let asked = case.engine.permissions().ask(&named, &turn, &bash("make")).expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     let question = json!({"questions": [{"question": "Which?", "header": "Which",
         "options": [{"label": "this", "description": "d"}]}]});
@@ -190,14 +186,14 @@ fn runners_tools_and_requesters_cannot_answer() {
     };
     for who in [ctx().with_role(CallerRole::Runner), ctx().with_role(CallerRole::Tool), named, bob]
     {
-        let reply = case.engine.permissions().reply(&who, &id, once, None, &base);
+        let reply = case.engine.permissions().reply(&who, &id, once, None);
         assert!(reply.is_err_and(is_refused), "{who:?}");
         let state = RequestState::Answered { answers: vec![vec!["this".into()]] };
         let answered = case.engine.permissions().answer_question(&who, &question, state);
         assert!(answered.is_err_and(is_refused), "{who:?}");
     }
     assert_eq!(case.engine.permissions().pending(&ctx(), None).expect("reads").len(), 2);
-    case.engine.permissions().reply(&ctx(), &id, once, None, &base).expect("a person");
+    case.engine.permissions().reply(&ctx(), &id, once, None).expect("a person");
     let rejected =
         case.engine.permissions().answer_question(&ctx(), &question, RequestState::Rejected);
     rejected.expect("a person");
@@ -233,9 +229,8 @@ fn delete_gate_asks_tools_and_obeys_denials() {
     assert!(is_there(&session) && is_there(&child) && seq() > before);
     case.engine.permissions().rules().unset(&ctx(), &project(), &rule).expect("removed");
 
-    let base = case.engine.permissions().rules().base(&ctx(), &session).expect("reads");
     let once = PermissionReply::Once;
-    case.engine.permissions().reply(&ctx(), &request, once, None, &base).expect("answered");
+    case.engine.permissions().reply(&ctx(), &request, once, None).expect("answered");
     assert_eq!(
         case.engine.projects().delete_session(&runner, &session).expect("deleted").sessions.len(),
         2
@@ -290,10 +285,14 @@ fn forget_passes_forget_and_revert_gates() {
     let session = case.session("ses_a", None);
     case.turn(&session, ".env", Some("SECRET_TOKEN=abcdefgh\n"));
     let patterns = [".env".to_owned()];
-    let plan =
-        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &patterns).expect("a plan");
+    let plan = case
+        .engine
+        .maintenance()
+        .path_erasure()
+        .plan(&ctx(), &case.root(), &patterns)
+        .expect("a plan");
     let tool = ctx().with_role(CallerRole::Tool);
-    let asked = case.engine.maintenance().forgets().apply(&tool, &plan);
+    let asked = case.engine.maintenance().path_erasure().apply(&tool, &plan);
     assert!(
         matches!(asked, Err(EngineError::PermissionPending { gate: GatedOperation::Forget, .. })),
         "{asked:?}"
@@ -301,18 +300,23 @@ fn forget_passes_forget_and_revert_gates() {
     for name in ["forget", "revert"] {
         let rule = PermissionRule::new(name, "*", RuleAction::Deny);
         case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
-        let refused = case.engine.maintenance().forgets().apply(&ctx(), &plan);
+        let refused = case.engine.maintenance().path_erasure().apply(&ctx(), &plan);
         assert!(
             matches!(refused, Err(EngineError::PermissionRefused { .. })),
             "{name}: {refused:?}"
         );
         case.engine.permissions().rules().unset(&ctx(), &project(), &rule).expect("removed");
     }
-    let again =
-        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &patterns).expect("a plan");
+    let again = case
+        .engine
+        .maintenance()
+        .path_erasure()
+        .plan(&ctx(), &case.root(), &patterns)
+        .expect("a plan");
     assert_eq!(again.captured.versions.len(), plan.captured.versions.len(), "nothing is forgotten");
     assert!(
-        case.engine.maintenance().forgets().apply(&ctx(), &plan).expect("forgotten").captures > 0
+        case.engine.maintenance().path_erasure().apply(&ctx(), &plan).expect("forgotten").captures
+            > 0
     );
 }
 
@@ -323,7 +327,7 @@ fn forget_asks_for_every_matching_path() {
     case.turn(&session, ".env", Some("SECRET_TOKEN=abcdefgh\n"));
     case.turn(&session, "build/x", Some("generated long ago\n"));
     let plan = |pattern: &str| {
-        case.engine.maintenance().forgets().plan(&ctx(), &case.root(), &[pattern.to_owned()])
+        case.engine.maintenance().path_erasure().plan(&ctx(), &case.root(), &[pattern.to_owned()])
     };
     for bad in ["build/x\n.env", "", "  ", "#", "!.env"] {
         let refused = plan(bad);
@@ -333,11 +337,11 @@ fn forget_asks_for_every_matching_path() {
     case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
     let wildcard = plan(".en?").expect("a plan");
     assert_eq!(wildcard.paths.iter().collect::<Vec<_>>(), [".env"]);
-    let refused = case.engine.maintenance().forgets().apply(&ctx(), &wildcard);
+    let refused = case.engine.maintenance().path_erasure().apply(&ctx(), &wildcard);
     assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
     case.engine
         .maintenance()
-        .forgets()
+        .path_erasure()
         .apply(&ctx(), &plan("build").expect("a plan"))
         .expect("another path");
 }
@@ -479,15 +483,14 @@ fn a_named_actor_answers_once_at_most() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
     let turn = case.begin(&session);
-    let ask_all = vec![PermissionRule::new("bash", "*", RuleAction::Ask)];
-    let base = turnstone_engine::BaseRules { user: ask_all, ..Default::default() };
+    case.ask_about_bash();
     let runner =
         Context::new(Actor::new("runner r").expect("actor"), NOW).with_role(CallerRole::Runner);
-    let asked = case.engine.permissions().ask(&runner, &turn, &bash("make"), &base).expect("asked");
+    let asked = case.engine.permissions().ask(&runner, &turn, &bash("make")).expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     // The session is its own, so it may answer, for this one time.
     let named = ctx().with_role(CallerRole::Named);
-    let reply = |answer| case.engine.permissions().reply(&named, &id, answer, None, &base);
+    let reply = |answer| case.engine.permissions().reply(&named, &id, answer, None);
     let refused = reply(PermissionReply::Always);
     assert!(matches!(refused, Err(PermissionError::Reply(ReplyError::OnlyOnce(_)))), "{refused:?}");
     assert_eq!(

@@ -10,17 +10,16 @@ use turnstone_core::context::{CompactionSettings as Compacting, ModelLimits, sum
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{MessageId, PermissionId, SessionId};
 use turnstone_core::model::{MessageBody, PartBody, PermissionAsk, PermissionReply, SessionStatus};
-use turnstone_core::permission::{PermissionRule, RuleAction};
 use turnstone_core::time::SessionSeq;
 use turnstone_core::turn::TurnState;
 use turnstone_engine::{
-    BaseRules, DiffFormat, DiffTarget, Engine, EngineError, EngineSettings, FileError,
-    FileWriteRequest, PermissionOutcome, PermissionQuery, PromptOutcome, PromptRouting,
-    PromptSubmission, Turn, UndoTarget, WritePrecondition,
+    DiffFormat, DiffTarget, Engine, EngineError, FileError, FileWriteRequest, PermissionOutcome,
+    PermissionQuery, PromptOutcome, PromptRouting, PromptSubmission, Turn, UndoTarget,
+    WritePrecondition,
 };
 use turnstone_store::{PromptDelivery, StoreError};
 
-use crate::engine_fixture::{EngineFixture, NOW, answer, ctx, messages, part, prompt};
+use crate::engine_fixture::{EngineFixture, NOW, answer, ctx, messages, part, prompt, settings};
 use crate::model_context::{summary, target, three_turn_session, wanted};
 
 const CHILD: &str = "TURNSTONE_ENGINE_CHILD";
@@ -54,22 +53,23 @@ fn kill(mut child: Child) {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "the parent says what to play")]
 fn child_plays_its_part() {
-    let Some(told) = std::env::var_os(CHILD) else {
+    let Some(request) = std::env::var_os(CHILD) else {
         return;
     };
-    let told: serde_json::Value = serde_json::from_slice(told.as_encoded_bytes()).expect("json");
-    let dir = Path::new(told["dir"].as_str().expect("a path"));
-    let engine = Engine::open(EngineSettings::new(&dir.join("data")), NOW).expect("opens");
+    let request: serde_json::Value =
+        serde_json::from_slice(request.as_encoded_bytes()).expect("json");
+    let dir = Path::new(request["dir"].as_str().expect("a path"));
+    let engine = Engine::open(settings(dir), NOW).expect("opens");
     let session: SessionId = "ses_a".parse().expect("an id");
     let say = |what: &str| {
         println!("\nsays {what}");
         std::io::stdout().flush().expect("flushed");
     };
-    match told["part"].as_str().expect("a part") {
+    match request["part"].as_str().expect("a part") {
         "asks" => {
             let turn = engine.turns().begin(&ctx(), prompt(&session, "asked")).expect("begins");
             let Ok(PermissionOutcome::Pending(id)) =
-                engine.permissions().ask(&ctx(), &turn, &make(), &base())
+                engine.permissions().ask(&ctx(), &turn, &make())
             else {
                 panic!("it is asked")
             };
@@ -111,11 +111,6 @@ fn wait() {
     std::io::stdin().read_to_end(&mut rest).expect("read");
 }
 
-fn base() -> BaseRules {
-    let user = vec![PermissionRule::new("bash", "*", RuleAction::Ask)];
-    BaseRules { user, ..BaseRules::default() }
-}
-
 fn make() -> PermissionQuery {
     let ask = json!({"permission": "bash", "patterns": ["make"], "metadata": {}, "always": []});
     let ask: PermissionAsk = serde_json::from_value(ask).expect("a question");
@@ -127,18 +122,19 @@ fn make() -> PermissionQuery {
 fn request_of_killed_process_can_still_be_answered() {
     let case = EngineFixture::new();
     let session = case.session("ses_a", None);
+    case.ask_about_bash();
     let mut asking = child(case.dir.path(), "asks");
     let id: PermissionId = read_child_line(&mut asking).parse().expect("an id");
     kill(asking);
     for _ in 0..2 {
         case.engine.maintenance().recover_all(&ctx()).expect("recovers");
-        let told = case.engine.permissions().pending(&ctx(), None).expect("reads");
-        assert_eq!(told.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
+        let request = case.engine.permissions().pending(&ctx(), None).expect("reads");
+        assert_eq!(request.iter().map(|it| it.id.as_str()).collect::<Vec<_>>(), [id.as_str()]);
     }
     let case = case.reopen();
     assert_eq!(case.engine.permissions().pending(&ctx(), Some(&session)).expect("reads").len(), 1);
     let once = PermissionReply::Once;
-    case.engine.permissions().reply(&ctx(), &id, once, None, &base()).expect("answered");
+    case.engine.permissions().reply(&ctx(), &id, once, None).expect("answered");
     let case = case.reopen();
     assert!(case.engine.permissions().pending(&ctx(), None).expect("reads").is_empty());
     let resumed =

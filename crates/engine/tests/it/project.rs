@@ -13,7 +13,7 @@ fn session(place: &RepositoryFixture, dir: &Path) -> SessionId {
 }
 
 /// What somebody sees who asks for the sessions of a project.
-fn seen(place: &RepositoryFixture, project: &ProjectId) -> Vec<SessionId> {
+fn list_sessions(place: &RepositoryFixture, project: &ProjectId) -> Vec<SessionId> {
     let filter = SessionFilter { project: Some(project.clone()), ..SessionFilter::default() };
     let page = place.engine.store().read(&ctx(), |r| r.sessions().list(&filter, None, 100));
     let mut found: Vec<SessionId> =
@@ -30,7 +30,7 @@ fn sessions_stay_visible_when_directory_changes() {
     let first = session(&place, &dir);
     let sees = |what: &str| {
         let project = place.open(&dir).project.id;
-        assert!(seen(&place, &project).contains(&first), "after {what}");
+        assert!(list_sessions(&place, &project).contains(&first), "after {what}");
     };
     git(&dir, &["init", "-q"]);
     sees("git init");
@@ -61,7 +61,7 @@ fn folder_sessions_move_into_new_repository_project() {
     let opened = place.open(&one).project.id;
 
     assert_eq!(place.open(&two).project.id, opened);
-    let found = seen(&place, &opened);
+    let found = list_sessions(&place, &opened);
     assert!(both.iter().all(|session| found.contains(session)), "{found:?}");
     assert!(!found.contains(&elsewhere));
 }
@@ -90,9 +90,9 @@ fn projectless_sessions_are_adopted() {
 
     assert_eq!(place.open(&dir).project.id, project);
 
-    assert_eq!(seen(&place, &project), ["ses_here".parse().expect("an id")]);
+    assert_eq!(list_sessions(&place, &project), ["ses_here".parse().expect("an id")]);
     let global = "global".parse().expect("an id");
-    assert_eq!(seen(&place, &global).len(), 2);
+    assert_eq!(list_sessions(&place, &global).len(), 2);
 }
 
 /// Proves R39.
@@ -108,7 +108,7 @@ fn missing_directory_error_suggests_relink_which_fixes_it() {
     fs_err::rename(&dir, &moved).expect("moved");
     let cover = |place: &RepositoryFixture, id: &SessionId| {
         let found = place.engine.store().read(&ctx(), |r| r.sessions().get(id)).expect("there");
-        place.engine.snapshots().access(&found, ctx().now)
+        place.engine.snapshots().open_for_session(&found, ctx().now)
     };
     match cover(&place, &id) {
         Err(error @ EngineError::RootGone { .. }) => {
@@ -147,7 +147,7 @@ fn relink_joins_clone_with_its_sessions() {
     assert_eq!(done.project.worktree, dir.to_string_lossy());
     assert_eq!(done.project.sandboxes, [fork.to_string_lossy()]);
     assert_eq!(place.open(&fork).project.id, first);
-    assert_eq!(seen(&place, &first), [session]);
+    assert_eq!(list_sessions(&place, &first), [session]);
 }
 
 #[test]
@@ -173,19 +173,19 @@ fn project_removal_keeps_the_user_directory() {
     assert_eq!((plan.stores.len(), plan.worktrees.len()), (1, 1));
     let refused = place.engine.projects().remove(&ctx(), &project, false);
     assert!(matches!(refused, Err(WorktreeError::UnsavedWork { .. })), "{refused:?}");
-    assert_eq!(seen(&place, &project), [id], "nothing has changed");
+    assert_eq!(list_sessions(&place, &project), [id], "nothing has changed");
 
     let removed = place.engine.projects().remove(&ctx(), &project, true).expect("removed");
 
     assert!(removed.kept.is_empty(), "{removed:?}");
     assert!(!made.directory.exists() && dir.join("file").exists() && dir.join(".git").exists());
-    assert!(seen(&place, &project).is_empty());
+    assert!(list_sessions(&place, &project).is_empty());
     let store = place.dir.path().join("data/store").join(&plan.stores[0].0);
     assert!(!store.exists());
     let listed = place.engine.projects().list(&ctx()).expect("listed");
     assert_eq!(listed.iter().map(|it| &it.project.id).collect::<Vec<_>>(), [&kept]);
     assert_eq!((listed[0].sessions, listed[0].exists), (1, true));
-    assert_eq!(seen(&place, &kept), [kept_session]);
+    assert_eq!(list_sessions(&place, &kept), [kept_session]);
     let again = place.engine.projects().remove(&ctx(), &project, true);
     assert!(matches!(again, Err(WorktreeError::Engine(EngineError::NoProject(_)))), "{again:?}");
     assert_ne!(place.open(&dir).project.id, project, "what was granted there is not inherited");
@@ -204,7 +204,7 @@ fn write_in_other_project_root_is_captured_and_undone() {
     let nowhere = place.dir.path().join("nowhere");
     let paths = ["file".into(), made.directory.join("file"), nowhere.clone()];
     let call = engine.tool_calls().open_named(&ctx(), &turn, None, &paths).expect("opens");
-    assert_eq!((call.other_roots.len(), &call.outside[..]), (1, &[nowhere][..]));
+    assert_eq!((call.other_roots.len(), &call.outside[..]), (1, std::slice::from_ref(&nowhere)));
     assert!(call.is_covered(), "but for one path");
     let (here, there) = (dir.join("file"), made.directory.join("file"));
     for path in [&here, &there] {
@@ -220,7 +220,8 @@ fn write_in_other_project_root_is_captured_and_undone() {
     let plan = engine.history().plan_undo(&ctx(), &session, &last, &options).expect("a plan");
     let report = engine.history().apply(&ctx(), &plan).expect("applied");
 
-    assert!(report.is_complete() && report.roots.len() == 2, "{report:?}");
+    assert_eq!(report.outside, [nowhere.to_string_lossy()]);
+    assert!(!report.is_complete() && report.roots.len() == 2, "{report:?}");
     for path in [&here, &there] {
         assert_eq!(fs_err::read_to_string(path).expect("there"), "one\n");
     }
@@ -256,7 +257,7 @@ fn undo_works_after_directory_move() {
             false => assert_eq!(place.open(&moved).project.id, project),
         }
 
-        assert_eq!(seen(&place, &project), std::slice::from_ref(&id));
+        assert_eq!(list_sessions(&place, &project), std::slice::from_ref(&id));
         let found = place.engine.store().read(&ctx(), |r| r.sessions().get(&id)).expect("there");
         assert!(found.directory.ends_with("/moved"), "{}", found.directory);
         let options = turnstone_engine::UndoOptions::default();

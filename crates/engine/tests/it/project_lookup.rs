@@ -88,7 +88,8 @@ fn moved_checkout_and_linked_worktree_match_the_project() {
     let moved = place.dir.path().join("moved");
     fs_err::rename(&dir, &moved).expect("moved");
     let found = place.open(&moved);
-    assert_eq!((found.project.id.clone(), found.is_joined_clone), (first.id, true));
+    assert_eq!((found.project.id.clone(), found.is_joined_clone), (first.id, false));
+    assert_eq!(found.moved_from, Some(first.worktree));
     assert_eq!(
         found.project.worktree,
         fs_err::canonicalize(&moved).expect("real").to_string_lossy()

@@ -2,12 +2,11 @@
 
 use proptest::prelude::*;
 use turnstone_core::id::{SessionId, TurnId};
-use turnstone_core::operation::SessionHead;
 use turnstone_engine::{EngineError, SessionPoint, UndoOptions, UndoTarget};
 
-use crate::engine_fixture::{EngineFixture, ctx};
+use crate::engine_fixture::{EngineFixture, ctx, prompt};
 
-/// Lines of a file: far enough from each other that changes can be told apart.
+/// Lines of a file: far enough from each other that changes never touch.
 const LINES: usize = 40;
 const FILES: usize = 2;
 const HUMAN: usize = 30;
@@ -114,7 +113,9 @@ impl RandomRun {
             self.model.leave();
             self.model.line.truncate(self.model.standing);
         }
-        let turn = self.case.begin(&self.session);
+        // A client can revert only to a prompt that has a part.
+        let prompt = prompt(&self.session, &self.count.to_string());
+        let turn = self.case.engine.turns().begin(&ctx(), prompt).expect("begins");
         let turns = self.case.engine.store().read(&ctx(), |r| r.turns().list(&self.session));
         let message = turns.expect("reads").last().expect("it").message.to_string();
         let (id, value) = (turn.id.clone(), format!("turn {}", self.count));
@@ -147,7 +148,13 @@ impl RandomRun {
                 let plan =
                     engine.history().plan_redo(&ctx(), &self.session, &UndoTarget::Last, &options);
                 if self.model.standing == self.model.line.len() {
-                    assert!(matches!(plan, Err(EngineError::NothingToRedo(_))), "{plan:?}");
+                    assert!(
+                        matches!(
+                            plan,
+                            Err(EngineError::NothingToRedo(_) | EngineError::UndoSuperseded { .. })
+                        ),
+                        "{plan:?}"
+                    );
                     return;
                 }
                 let report =
@@ -163,13 +170,9 @@ impl RandomRun {
             RandomStep::Back { to } if !self.model.line.is_empty() => {
                 let to = to % self.model.line.len();
                 let message = self.model.made[self.model.line[to]].message.parse().expect("an id");
-                let head = SessionHead { message, part: None };
-                let plan = engine
-                    .history()
-                    .reverts()
-                    .plan_head_move(&ctx(), &self.session, Some(head))
-                    .expect("a plan");
-                assert!(engine.history().apply(&ctx(), &plan).expect("applied").is_complete());
+                let report =
+                    engine.history().reverts().revert(&ctx(), &self.session, &message, None);
+                assert!(report.expect("applied").expect("a boundary").is_complete());
                 self.model.standing = to;
             }
             RandomStep::Jump { to } if !self.model.made.is_empty() => {

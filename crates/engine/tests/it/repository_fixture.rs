@@ -19,7 +19,7 @@ impl RepositoryFixture {
         Self { dir, engine }
     }
 
-    /// The same data directory in a new process, as it were.
+    /// Opens the data directory again, as a new process would.
     pub(crate) fn reopen(self) -> Self {
         let Self { dir, engine } = self;
         drop(engine);

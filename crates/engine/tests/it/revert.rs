@@ -99,7 +99,7 @@ fn second_revert_moves_boundary_with_different_files() {
     assert_eq!((files(), case.head(&session)), ([true; 3], None));
     assert!(
         case.engine.history().reverts().unrevert(&ctx(), &session).expect("reads").is_none(),
-        "nothing to take back"
+        "nothing to undo"
     );
 }
 
@@ -148,7 +148,7 @@ fn revert_to_part_keeps_earlier_parts_on_cleanup() {
         case.outline(&session)[1].parts.iter().map(|(id, _)| id.to_string()).collect();
     assert_eq!(parts, ["prt_x0", "prt_x1", "prt_x2"]);
     assert_eq!((case.messages(&session).len(), case.head(&session)), (2, None));
-    // The hidden call is not brought back by a redo of its turn.
+    // The hidden call is not restored by a redo of its turn.
     let turns = case.engine.store().read(&ctx(), |r| r.turns().list(&session)).expect("reads");
     case.undo(&session, &UndoTarget::Last);
     assert_eq!((case.read("one"), case.read("two")), (None, None));
@@ -312,7 +312,7 @@ fn todos_follow_revert_and_human_todos_stay() {
     assert_eq!(todos(&case, &session), ["second"]);
     todo(&case, &session, "mine");
     revert(&case, &session, "a", None);
-    assert_eq!(todos(&case, &session), ["mine"], "changed since by somebody else");
+    assert_eq!(todos(&case, &session), ["mine"], "changed since by another client");
     case.assert_consistent();
 }
 

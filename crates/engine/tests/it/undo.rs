@@ -1,4 +1,4 @@
-//! Undo takes back exactly its own: files of the turn, nothing of anybody else.
+//! Undo changes exactly the files of its turn and keeps changes of others.
 
 use crate::engine_fixture::{EngineFixture, ctx};
 use turnstone_core::change::Evidence;
@@ -295,7 +295,11 @@ fn named_ignored_and_large_files_are_covered() {
     assert_eq!(closed.not_covered, 2);
     case.end(&turn);
 
-    case.undo(&session, &UndoTarget::Last);
+    let report = case.undo(&session, &UndoTarget::Last);
+    assert_eq!(
+        (report.outside.as_slice(), report.is_complete()),
+        (&["link", "../outside"].map(str::to_owned)[..], false)
+    );
     assert_eq!(case.read("secret").as_deref(), Some("before"));
     assert_eq!(fs_err::read_to_string(&outside).expect("there"), "changed");
 }
@@ -351,6 +355,30 @@ fn interrupted_undo_finishes_once() {
     }
 }
 
+/// An error after files have changed must not read as if none had.
+#[test]
+fn undo_that_cannot_be_recorded_says_what_it_changed() {
+    let scenario = fail::FailScenario::setup();
+    let case = EngineFixture::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("before"));
+    case.turn(&session, "f", Some("after"));
+    let plan = case.plan(&session, &UndoTarget::Last);
+    fail::cfg("engine::root_applied", "return").expect("set");
+
+    let error = case.engine.history().apply(&ctx(), &plan).expect_err("cut off");
+
+    fail::remove("engine::root_applied");
+    let EngineError::Unrecorded { report, .. } = error else { panic!("{error:?}") };
+    assert_eq!(report.roots[0].report.restored.len(), 1, "{report:?}");
+    assert_eq!(case.read("f").as_deref(), Some("before"));
+    case.engine.maintenance().recover_all(&ctx()).expect("recovers");
+    let found = case.engine.history().find_finished(&ctx(), &session, &plan.operation);
+    let (stored, done) = found.expect("reads").expect("it is over");
+    assert_eq!((stored.turns, done.roots), (plan.turns, report.roots));
+    scenario.teardown();
+}
+
 /// Proves R19.
 #[test]
 fn prompt_at_earlier_head_hides_later_messages() {
@@ -376,7 +404,7 @@ fn prompt_at_earlier_head_hides_later_messages() {
         &UndoTarget::Last,
         &UndoOptions::default(),
     );
-    assert!(matches!(more, Err(EngineError::NothingToRedo(_))), "{more:?}");
+    assert!(matches!(more, Err(EngineError::UndoSuperseded { .. })), "{more:?}");
     let changes = case.engine.store().read(&ctx(), |r| r.change_sets().of_turn(&session, &lost));
     assert_eq!(changes.expect("reads").len(), 1, "its change set stays");
     for content in [Some("one"), None] {
@@ -456,7 +484,7 @@ fn redo_skips_file_human_had_reverted_before_undo() {
     assert_eq!(
         (case.read("f").as_deref(), case.read("g").as_deref()),
         (Some("before"), Some("after")),
-        "the undo did not take it, so there is nothing to bring back"
+        "the undo did not take it, so there is nothing to restore"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Undo is exact and honest: it says what it could not do, brings back just what it took, and takes
+//! Undo is exact: it reports what it could not do, redo restores just what an undo changed, and it takes
 //! nothing it cannot read for nothing.
 
 use serde_json::json;
@@ -17,7 +17,7 @@ fn id(text: &str) -> OperationId {
     text.parse().expect("an id")
 }
 
-/// An operation whose plan makes no sense; over, unless it is to be found open.
+/// An operation with an invalid plan; done, unless the test needs an open one.
 fn put_unreadable_operation(
     case: &EngineFixture,
     session: &SessionId,
@@ -127,7 +127,7 @@ fn undo_without_effect_keeps_the_head() {
         case.engine.store().read(&ctx(), |r| r.operations().list(&session)).expect("reads");
     assert_eq!(operations.len(), 1, "it is recorded");
 
-    // Whoever wants the conversation alone says so.
+    // The conversation alone can be asked for.
     let options = UndoOptions { scope: UndoAspect::Conversation, ..UndoOptions::default() };
     let plan = case
         .engine
@@ -157,8 +157,9 @@ fn revert_without_effect_keeps_the_session() {
     assert_eq!(case.read("f").as_deref(), Some("by a person"));
 }
 
+/// A file that a person has put back is not what the undo did: with it alone, nothing was undone.
 #[test]
-fn one_restored_or_unchanged_file_moves_the_head() {
+fn one_restored_file_moves_the_head_and_an_unchanged_one_does_not() {
     for put_back in [false, true] {
         let case = EngineFixture::new();
         let session = case.session("ses_a", None);
@@ -174,8 +175,9 @@ fn one_restored_or_unchanged_file_moves_the_head() {
 
         let report = case.undo(&session, &UndoTarget::Last);
 
-        assert!(!report.without_effect && !report.is_complete(), "{report:?}");
-        assert_eq!(case.head(&session), Some(("1".to_owned(), None)));
+        assert!(report.without_effect == put_back && !report.is_complete(), "{report:?}");
+        let head = (!put_back).then(|| ("1".to_owned(), None));
+        assert_eq!(case.head(&session), head);
     }
 }
 

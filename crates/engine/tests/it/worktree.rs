@@ -11,13 +11,19 @@ use turnstone_core::permission::CallerRole;
 use turnstone_core::time::LogCursor;
 use turnstone_core::wire;
 use turnstone_engine::{
-    BaseRules, EngineError, GateRefusal, NewSession, WorktreeError, WorktreeInfo, WorktreeRequest,
+    EngineError, GateRefusal, NewSession, WorktreeError, WorktreeInfo, WorktreeRequest,
 };
 use turnstone_store::Context;
 
 fn create_worktree(place: &RepositoryFixture, project: &ProjectId, name: &str) -> WorktreeInfo {
     let new = WorktreeRequest { name: Some(name.to_owned()), ..WorktreeRequest::default() };
     place.engine.projects().worktrees().create(&ctx(), project, &new).expect("made")
+}
+
+fn list_worktrees(place: &RepositoryFixture, project: &ProjectId) -> Vec<WorktreeInfo> {
+    let stored = place.engine.store().read(&ctx(), |r| r.projects().find(project));
+    let stored = stored.expect("reads").expect("stored");
+    place.engine.projects().worktrees().list(&stored).expect("listed")
 }
 
 fn branches(dir: &Path) -> Vec<String> {
@@ -38,12 +44,12 @@ fn worktree_gets_slug_branch_and_data_directory() {
     let made = create_worktree(&place, &project, "My Feature Branch!");
 
     assert_eq!(made.name, "my-feature-branch");
-    assert_eq!(made.branch.as_deref(), Some("opencode/my-feature-branch"));
+    assert_eq!(made.branch.as_deref(), Some("turnstone/my-feature-branch"));
     let data = fs_err::canonicalize(place.dir.path().join("data")).expect("real");
     let expected = data.join("worktree").join(project.as_str()).join("my-feature-branch");
     assert_eq!(made.directory, expected);
     assert_eq!(fs_err::read_to_string(expected.join("file")).expect("there"), "one\n");
-    assert_eq!(branches(&dir), ["main", "opencode/my-feature-branch"]);
+    assert_eq!(branches(&dir), ["main", "turnstone/my-feature-branch"]);
     let found = place
         .engine
         .store()
@@ -64,7 +70,7 @@ fn worktree_gets_slug_branch_and_data_directory() {
 fn detached_worktree_has_no_branch() {
     let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
-    git(&dir, &["branch", "opencode/x"]);
+    git(&dir, &["branch", "turnstone/x"]);
     let new = WorktreeRequest { name: Some("x".to_owned()), detached: true, from: None };
 
     let made = place.engine.projects().worktrees().create(&ctx(), &project, &new).expect("made");
@@ -145,7 +151,7 @@ fn unsaved_work_needs_force_and_is_captured() {
 
     assert_eq!(
         removed.branch,
-        Some(("opencode/x".to_owned(), tip.clone())),
+        Some(("turnstone/x".to_owned(), tip.clone())),
         "reported, to find it by"
     );
     assert_eq!(git(&dir, &["cat-file", "-t", &tip]), "commit");
@@ -177,7 +183,7 @@ fn user_branch_is_never_deleted() {
     let removed =
         place.engine.projects().worktrees().remove(&ctx(), &project, Path::new("x"), true);
 
-    assert_eq!(removed.expect("removed").branch.expect("ours").0, "opencode/x");
+    assert_eq!(removed.expect("removed").branch.expect("ours").0, "turnstone/x");
     assert_eq!(branches(&dir), ["main", "mine"]);
 }
 
@@ -202,7 +208,7 @@ fn only_own_worktrees_are_removed_or_reset() {
     assert!(matches!(reset, Err(WorktreeError::Primary(_))), "{reset:?}");
 
     create_worktree(&place, &project, "x");
-    let listed = place.engine.projects().worktrees().list(&ctx(), &project).expect("listed");
+    let listed = list_worktrees(&place, &project);
     let shown: Vec<(&str, bool)> = listed.iter().map(|it| (it.name.as_str(), it.made)).collect();
     assert_eq!(shown, [("x", true), ("side", false)], "never the main checkout (section 8.6)");
 }
@@ -246,7 +252,7 @@ fn removal_finishes_interrupted_create_or_remove() {
     assert!(place.engine.projects().worktrees().create(&ctx(), &project, &new).is_err());
     fail::remove("engine::worktree_noted");
     let place = place.reopen();
-    let listed = place.engine.projects().worktrees().list(&ctx(), &project).expect("listed");
+    let listed = list_worktrees(&place, &project);
     assert!(!listed[0].ready, "{listed:?}");
     place
         .engine
@@ -274,7 +280,7 @@ fn removal_finishes_interrupted_create_or_remove() {
         .remove(&ctx(), &project, Path::new("x"), false)
         .expect("removed");
     assert_eq!(branches(&dir), ["main"]);
-    assert!(place.engine.projects().worktrees().list(&ctx(), &project).expect("listed").is_empty());
+    assert!(list_worktrees(&place, &project).is_empty());
     scenario.teardown();
 }
 
@@ -286,9 +292,9 @@ fn tool_needs_permission_to_remove_or_reset() {
     let made = create_worktree(&place, &project, "x");
     let tool = ctx().with_role(CallerRole::Tool);
     let which = Path::new("x");
-    let nobody = place.engine.projects().worktrees().remove(&tool, &project, which, true);
-    let Err(WorktreeError::Engine(EngineError::PermissionRefused { why, .. })) = nobody else {
-        panic!("{nobody:?}")
+    let unanswered = place.engine.projects().worktrees().remove(&tool, &project, which, true);
+    let Err(WorktreeError::Engine(EngineError::PermissionRefused { why, .. })) = unanswered else {
+        panic!("{unanswered:?}")
     };
     assert_eq!(why, GateRefusal::NoSession);
 
@@ -308,8 +314,8 @@ fn tool_needs_permission_to_remove_or_reset() {
         panic!("{removed:?}")
     };
     assert!(made.directory.is_dir(), "nothing was done");
-    let (once, base) = (PermissionReply::Once, BaseRules::default());
-    place.engine.permissions().reply(&ctx(), &request, once, None, &base).expect("answered");
+    let once = PermissionReply::Once;
+    place.engine.permissions().reply(&ctx(), &request, once, None).expect("answered");
     place.engine.projects().worktrees().remove(&tool, &project, which, true).expect("removed");
     assert!(!made.directory.exists());
 }
@@ -322,8 +328,8 @@ fn worktree_events(place: &RepositoryFixture) -> Vec<(String, serde_json::Value)
     events
         .map(|event| {
             let payload = event.payload.expect("a payload");
-            let news: WorktreeCreationEvent = serde_json::from_value(payload).expect("news");
-            (event.kind.name().to_owned(), wire::worktree_info(&news))
+            let created: WorktreeCreationEvent = serde_json::from_value(payload).expect("decodes");
+            (event.kind.name().to_owned(), wire::worktree_info(&created))
         })
         .collect()
 }
@@ -333,7 +339,7 @@ fn worktree_ready_and_failed_events_are_sent() {
     let place = RepositoryFixture::new();
     let (dir, project) = place.project("app");
     let made = create_worktree(&place, &project, "one");
-    let ready = serde_json::json!({"name": "one", "branch": "opencode/one"});
+    let ready = serde_json::json!({"name": "one", "branch": "turnstone/one"});
     assert_eq!(worktree_events(&place), [("worktree.ready".to_owned(), ready)]);
     // Where the checkout belongs nothing can be made.
     let folder = made.directory.parent().expect("a folder").to_owned();
@@ -346,10 +352,10 @@ fn worktree_ready_and_failed_events_are_sent() {
     let failed = place.engine.projects().worktrees().create(&ctx(), &project, &new);
 
     assert!(matches!(failed, Err(WorktreeError::Git(_))), "{failed:?}");
-    let told = worktree_events(&place);
-    assert_eq!(told.len(), 2, "{told:?}");
-    assert_eq!(told[1].0, "worktree.failed");
-    assert!(told[1].1["message"].as_str().is_some_and(|why| !why.is_empty()), "{told:?}");
+    let events = worktree_events(&place);
+    assert_eq!(events.len(), 2, "{events:?}");
+    assert_eq!(events[1].0, "worktree.failed");
+    assert!(events[1].1["message"].as_str().is_some_and(|why| !why.is_empty()), "{events:?}");
     let known = place
         .engine
         .store()
@@ -359,7 +365,7 @@ fn worktree_ready_and_failed_events_are_sent() {
         .worktrees;
     assert!(known.iter().all(|made| made.name != "two"), "nothing is left to know: {known:?}");
     // The log is the truth: it is there after a restart.
-    assert_eq!(worktree_events(&place.reopen()), told);
+    assert_eq!(worktree_events(&place.reopen()), events);
 }
 
 #[test]
@@ -373,7 +379,7 @@ fn worktree_plans_change_nothing() {
     let plan =
         place.engine.projects().worktrees().plan_removal(&ctx(), &project, which).expect("a plan");
     assert!(plan.lost.is_empty() && plan.directory == made.directory, "{plan:?}");
-    assert_eq!(plan.branch, Some(("opencode/tried".to_owned(), tip.clone())));
+    assert_eq!(plan.branch, Some(("turnstone/tried".to_owned(), tip.clone())));
     fs_err::write(made.directory.join("new"), "x").expect("written");
     let plan =
         place.engine.projects().worktrees().plan_reset(&ctx(), &project, which).expect("a plan");
@@ -383,5 +389,5 @@ fn worktree_plans_change_nothing() {
     assert!(matches!(strange, Err(WorktreeError::Primary(_))), "{strange:?}");
 
     assert!(made.directory.join("new").exists());
-    assert_eq!(branches(&dir), ["main", "opencode/tried"]);
+    assert_eq!(branches(&dir), ["main", "turnstone/tried"]);
 }

@@ -1,7 +1,6 @@
 //! One run of an import, from the first record to the report.
 
 use std::collections::HashMap;
-use std::io::Read;
 use std::ops::ControlFlow;
 use std::path::Path;
 
@@ -64,15 +63,6 @@ impl PlannedImport {
     /// See [`SourceError`]; each has a remedy.
     pub fn open(source: &Path, options: &Options) -> Result<Self, SourceError> {
         Ok(Self::new(source::open_source(source, options)?))
-    }
-
-    /// Looks at the export documents that `input` brings.
-    ///
-    /// # Errors
-    ///
-    /// See [`SourceError`].
-    pub fn open_stream(input: impl Read, options: &Options) -> Result<Self, SourceError> {
-        Ok(Self::new(source::open_stream(input, options)?))
     }
 
     fn new(opened: OpenedSource) -> Self {

@@ -11,6 +11,7 @@
 //! approvals and commands it carries are stored and not in effect, see [`PlannedImport::with_trust`].
 
 mod import_run;
+mod imported_turns;
 mod local_changes;
 mod project_import;
 mod rule_trust;

@@ -12,6 +12,7 @@ use turnstone_core::wire;
 use turnstone_store::{StoreError, Tx};
 
 use super::import_run::ImportRun;
+use super::imported_turns::{self, ImportedTurns};
 use super::local_changes::{LocalChanges, is_same_json};
 use super::project_import;
 use super::rule_trust::{self, RuleTrust, merge_session_rules, move_tools_to_imported};
@@ -28,7 +29,7 @@ const CLOSED_REASON: &str = "its session was made or continued here; an import a
 pub(super) struct CurrentSession {
     /// Its id in the source.
     source: String,
-    session: Session,
+    pub(super) session: Session,
     /// Its rules in the source that are not in effect here.
     fresh_rules: Vec<PermissionRule>,
     /// The newest message that was accepted, by its id in the source: its parts follow it.
@@ -37,6 +38,7 @@ pub(super) struct CurrentSession {
     local: Option<LocalChanges>,
     preceding: PrecedingMessages,
     figures: SessionFigures,
+    pub(super) turns: ImportedTurns,
 }
 
 /// What the messages and parts of a session add up to.
@@ -177,6 +179,7 @@ fn begin_session(
         local,
         preceding: near,
         figures: SessionFigures::default(),
+        turns: ImportedTurns::default(),
     });
     match first {
         None => Ok(()),
@@ -218,7 +221,10 @@ pub(super) fn import_message(
             run.record_outcome(RecordKind::Message, &id, outcome);
             Ok(())
         }
-        None => push_write(run, RecordKind::Message, id, ImportWrite::Message(Box::new(message))),
+        None => {
+            imported_turns::record_message(run, &message)?;
+            push_write(run, RecordKind::Message, id, ImportWrite::Message(Box::new(message)))
+        }
     }
 }
 
@@ -235,7 +241,7 @@ pub(super) fn import_part(
     let Some((session, owner)) = owner else {
         return record_orphan(run, RecordKind::Part, &id, "message", message);
     };
-    let (part, filled) = match conversion::convert_part(&id, (&session, &owner), body) {
+    let (mut part, filled) = match conversion::convert_part(&id, (&session, &owner), body) {
         Ok(adopted) => adopted,
         Err(reason) => {
             run.record_outcome(
@@ -248,6 +254,7 @@ pub(super) fn import_part(
     };
     if let Some(current) = &mut run.current {
         current.figures.steps = current.figures.steps.plus(wire::part_usage(&part.body));
+        imported_turns::end_open_call(current, &mut part.body);
     }
     run.completed_count += u64::from(filled);
     match local_part_outcome(run, &part)? {
@@ -301,8 +308,8 @@ fn find_message(run: &ImportRun<'_>, message: &Message) -> Result<Option<Message
     }
 }
 
-/// What is to be said of a message that somebody changed or removed here, or that would be added
-/// to a session of somebody else's.
+/// The report on a message that was changed or removed here, or that would be added
+/// to a session that takes no additions.
 fn local_message_outcome(
     run: &ImportRun<'_>,
     message: &Message,
@@ -325,8 +332,8 @@ fn local_message_outcome(
     })
 }
 
-/// What is to be said of a part that somebody changed or removed here, or that would be added to a
-/// session of somebody else's.
+/// The report on a part that was changed or removed here, or that would be added to a
+/// session that takes no additions.
 fn local_part_outcome(
     run: &ImportRun<'_>,
     part: &Part,
@@ -353,9 +360,12 @@ fn local_part_outcome(
 
 /// Writes the session's last image, with its exact figures.
 pub(super) fn finish_session(run: &mut ImportRun<'_>) -> Result<(), StoreError> {
-    let Some(current) = run.current.take() else {
+    let Some(mut current) = run.current.take() else {
         return Ok(());
     };
+    if let Some((session, end)) = imported_turns::last_turn(&mut current) {
+        push_uncounted(run, ImportWrite::EndTurn(session, end))?;
+    }
     let CurrentSession { source, mut session, fresh_rules, local, figures, .. } = current;
     session.usage_base = figures.usage_base(session.usage_base.take());
     let touched = local.as_ref().is_some_and(|local| local.is_touched(EntityClass::Session));
@@ -370,6 +380,7 @@ pub(super) fn finish_session(run: &mut ImportRun<'_>) -> Result<(), StoreError> 
         return Ok(());
     }
     let fresh = local.is_none();
+    run.report.sessions.push(session.id.clone());
     let write = ImportWrite::Session(Box::new(session));
     run.push(QueuedWrite { kind: RecordKind::Session, id: source, count: 1, fresh, write })
 }
@@ -418,6 +429,15 @@ pub(super) fn push_write(
     write: ImportWrite,
 ) -> Result<(), StoreError> {
     run.push(QueuedWrite { kind, id, count: 1, fresh: false, write })
+}
+
+/// Queues a write that the report does not list.
+pub(super) fn push_uncounted(
+    run: &mut ImportRun<'_>,
+    write: ImportWrite,
+) -> Result<(), StoreError> {
+    let (kind, id) = (RecordKind::Message, String::new());
+    run.push(QueuedWrite { kind, id, count: 0, fresh: false, write })
 }
 
 pub(super) fn record_orphan(

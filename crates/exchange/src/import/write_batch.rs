@@ -5,13 +5,14 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::Value;
-use turnstone_core::id::{ProjectId, SessionId};
+use turnstone_core::id::{ProjectId, SessionId, TurnId};
 use turnstone_core::model::{
     Message, Part, Project, ProjectAlias, ProjectAliasKind, Session, SessionFileDiff, Todo,
 };
 use turnstone_core::permission::PermissionRule;
-use turnstone_store::{Context, ShareRecord, Store, StoreError, Tx, WriteOutcome};
+use turnstone_store::{Context, ImportedTurnEnd, ShareRecord, Store, StoreError, Tx, WriteOutcome};
 
+use super::imported_turns::created_at;
 use super::rule_trust::{RuleTrust, merge_project_rules, rules_not_in};
 use crate::import_report::RecordOutcome;
 use crate::record_kind::RecordKind;
@@ -36,6 +37,10 @@ pub(super) enum ImportWrite {
     CreateSession(Box<Session>),
     /// The session as it is.
     Session(Box<Session>),
+    /// A turn begins with this message.
+    BeginTurn(TurnId, Box<Message>),
+    /// A turn is over.
+    EndTurn(SessionId, ImportedTurnEnd),
     Message(Box<Message>),
     Part(Box<Part>),
     Todos(SessionId, Vec<Todo>),
@@ -160,7 +165,10 @@ fn write_range(
 }
 
 fn to_completed((one, outcome): (&QueuedWrite, RecordOutcome)) -> Option<ImportWriteResult> {
-    if matches!(one.write, ImportWrite::CreateSession(_)) {
+    if matches!(
+        one.write,
+        ImportWrite::CreateSession(_) | ImportWrite::BeginTurn(..) | ImportWrite::EndTurn(..)
+    ) {
         return None;
     }
     let fresh = one.fresh && outcome == RecordOutcome::Unchanged;
@@ -202,8 +210,12 @@ fn apply_write(tx: &Tx<'_>, write: &ImportWrite) -> Result<WriteOutcome, StoreEr
         }),
         ImportWrite::CreateSession(session) => tx.sessions().create(session),
         ImportWrite::Session(session) => tx.sessions().put(session),
+        ImportWrite::BeginTurn(turn, message) => {
+            tx.turns().begin_imported(turn, message, created_at(message))
+        }
+        ImportWrite::EndTurn(session, end) => tx.turns().end_imported(session, end),
         ImportWrite::Message(message) => tx.messages().put(message),
-        ImportWrite::Part(part) => tx.messages().put_part(part),
+        ImportWrite::Part(part) => tx.messages().put_imported_part(part),
         ImportWrite::Todos(session, todos) => tx.sessions().set_todos(session, todos),
         ImportWrite::Share(session, share) => tx.shares().put(session, share),
         ImportWrite::Diff(session, diff) => tx.sessions().put_diff(session, diff),
@@ -262,6 +274,7 @@ fn write_size(write: &ImportWrite) -> usize {
         ImportWrite::Approval(_, value) => json_size(value),
         ImportWrite::InertApprovals(_, value) => json_size(value),
         ImportWrite::CreateSession(value) | ImportWrite::Session(value) => json_size(value),
+        ImportWrite::BeginTurn(..) | ImportWrite::EndTurn(..) => 300,
         ImportWrite::Message(value) => json_size(&value.body),
         ImportWrite::Part(value) => json_size(&value.body),
         ImportWrite::Todos(_, value) => json_size(value),

@@ -259,7 +259,7 @@ impl SourceReader for JsonStorage {
     }
 }
 
-/// A session file with what its JSON says of its parent.
+/// A session file with the parent that its JSON names.
 fn to_ordered_session(id: String, folder: SessionFiles) -> OrderedSession<SessionFiles> {
     let body = json_files::read_json(&folder.file).unwrap_or_default();
     let parent = body.get("parentID").and_then(Value::as_str).map(str::to_owned);

@@ -18,5 +18,5 @@ mod source_limits;
 mod source_record;
 
 pub use error::{Options, SourceError};
-pub(crate) use source_detection::{OpenedSource, open_source, open_stream};
+pub(crate) use source_detection::{OpenedSource, open_source};
 pub(crate) use source_record::{KindTotals, SourceReader, SourceRecord};

@@ -46,10 +46,7 @@ pub(crate) fn open_source(source: &Path, options: &Options) -> Result<OpenedSour
 }
 
 /// Opens the documents that `input` brings; they are kept in a private file meanwhile.
-pub(crate) fn open_stream(
-    input: impl Read,
-    options: &Options,
-) -> Result<OpenedSource, SourceError> {
+fn open_stream(input: impl Read, options: &Options) -> Result<OpenedSource, SourceError> {
     let name = PathBuf::from("-");
     let spool = create_scratch_dir(options)?;
     let path = spool.path().join("stream.json");

@@ -6,6 +6,7 @@
 use std::io;
 
 use serde_json::Value;
+use turnstone_core::lone_surrogates::decode_json;
 
 /// Bytes of one session, message, part, list or row.
 pub(super) const MAX_BYTES: usize = 16 << 20;
@@ -30,7 +31,7 @@ pub(super) fn parse_json(text: &str) -> Result<Value, String> {
     if count_values(text) > MAX_VALUES {
         return Err(format!("holds more than {MAX_VALUES} values"));
     }
-    serde_json::from_str(text).map_err(|error| format!("not JSON: {error}"))
+    serde_json::from_str(&decode_json(text)).map_err(|error| format!("not JSON: {error}"))
 }
 
 /// The reason for rejecting something with too many bytes.

@@ -16,7 +16,7 @@ pub(crate) type KindTotals = BTreeMap<RecordKind, u64>;
 pub(crate) enum SourceRecord {
     /// A project.
     Project { id: String, body: Value },
-    /// What a session says of its project where the source has no projects of its own.
+    /// What a session records of its project where the source has no projects.
     ImpliedProject { project: String, worktree: String },
     /// A rule approved for a project.
     Approval { id: String, project: String, body: Value },

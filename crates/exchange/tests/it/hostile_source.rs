@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use serde_json::json;
 use turnstone_exchange::{MAX_LISTED, RecordKind, SourceError};
 
-use crate::case::{ImportFixture, TestResult, counts};
+use crate::case::{ImportFixture, TestResult, counts, counts_of};
 use crate::handmade_source::{HandmadeDatabase, TODAY_SCHEMA, text_part_json, user_message_json};
 
 const INFO: &str = r#"{"id":"ses_x","projectID":"p","directory":"/w","title":"t"}"#;
@@ -29,7 +29,7 @@ fn invalid_elements_are_counted_and_listing_is_capped() -> TestResult {
 
     let report = case.import(&file)?;
 
-    let message_counts = report.counts_of(RecordKind::Message);
+    let message_counts = counts_of(&report, RecordKind::Message);
     assert_eq!((message_counts.found, message_counts.rejected_count), (5_001, 5_001));
     assert_eq!(message_counts.rejected.len(), MAX_LISTED);
     assert_eq!(counts(&report, RecordKind::Session), (1, 1, 0, 0, 0));
@@ -55,7 +55,7 @@ fn oversized_or_deeply_nested_elements_are_rejected_individually() -> TestResult
 
     assert_eq!(counts(&report, RecordKind::Part), (4, 1, 0, 0, 3), "{report:#?}");
     let reasons: Vec<_> =
-        report.counts_of(RecordKind::Part).rejected.into_iter().map(|it| it.reason).collect();
+        counts_of(&report, RecordKind::Part).rejected.into_iter().map(|it| it.reason).collect();
     assert!(reasons[0].contains("more than 100000 values"), "{reasons:?}");
     assert!(reasons[1].contains("recursion limit"), "{reasons:?}");
     assert!(reasons[2].contains("larger than 16 MiB"), "{reasons:?}");
@@ -92,7 +92,7 @@ fn truncated_document_imports_nothing() -> TestResult {
     let file = case.write_text("x.json", &format!("{good}{cut}"))?;
     let report = case.import(&file)?;
     assert_eq!(counts(&report, RecordKind::Session), (2, 1, 0, 0, 1), "{report:#?}");
-    assert_eq!(report.counts_of(RecordKind::Session).rejected[0].id, "document 2");
+    assert_eq!(counts_of(&report, RecordKind::Session).rejected[0].id, "document 2");
     assert!(case.export("ses_cut").is_err());
     Ok(())
 }
@@ -111,7 +111,7 @@ fn out_of_order_document_keys_are_reported() -> TestResult {
     assert_eq!(counts(&report, RecordKind::Session), (5, 2, 0, 0, 3), "{report:#?}");
     assert_eq!(counts(&report, RecordKind::Message), (3, 0, 0, 0, 3), "{report:#?}");
     let reasons: Vec<_> =
-        report.counts_of(RecordKind::Session).rejected.into_iter().map(|it| it.reason).collect();
+        counts_of(&report, RecordKind::Session).rejected.into_iter().map(|it| it.reason).collect();
     assert_eq!(reasons[2], "its messages come before its info");
     Ok(())
 }
@@ -202,7 +202,7 @@ fn oversized_row_is_rejected_individually() -> TestResult {
     let report = case.import(&foreign.path)?;
 
     assert_eq!(counts(&report, RecordKind::Part), (4, 3, 0, 0, 1), "{report:#?}");
-    assert!(report.counts_of(RecordKind::Part).rejected[0].reason.contains("larger than 16 MiB"));
+    assert!(counts_of(&report, RecordKind::Part).rejected[0].reason.contains("larger than 16 MiB"));
     assert_eq!(counts(&report, RecordKind::Message), (2, 2, 0, 0, 0));
     Ok(())
 }

@@ -5,7 +5,9 @@ use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{MessageBody, Part, PartBody};
 use turnstone_exchange::{Options, PlannedImport, RecordKind};
 
-use crate::case::{ImportFixture, TestResult, assert_counts_add_up, counts, is_unchanged, open};
+use crate::case::{
+    ImportFixture, TestResult, assert_counts_add_up, counts, counts_of, is_unchanged, open,
+};
 use crate::handmade_source::{
     HandmadeDatabase, TODAY_SCHEMA, step_finish_json, text_part_json, user_message_json,
 };
@@ -61,7 +63,7 @@ fn reimport_keeps_locally_deleted_session_deleted() -> TestResult {
     let report = case.import(&foreign.path)?;
 
     assert_eq!(counts(&report, RecordKind::Session), (2, 0, 1, 0, 1), "{report:#?}");
-    assert_eq!(report.counts_of(RecordKind::Session).rejected[0].reason, "deleted here");
+    assert_eq!(counts_of(&report, RecordKind::Session).rejected[0].reason, "deleted here");
     assert_eq!(counts(&report, RecordKind::Message), (4, 0, 2, 2, 0));
     assert!(case.export("ses_a").is_err());
     Ok(())
@@ -92,8 +94,7 @@ fn reimport_keeps_and_reports_local_changes_and_removals() -> TestResult {
     assert_eq!(counts(&report, RecordKind::Session), (2, 1, 0, 0, 1), "{report:#?}");
     assert_eq!(counts(&report, RecordKind::Message), (4, 0, 2, 0, 2), "{report:#?}");
     assert_eq!(counts(&report, RecordKind::Part), (6, 0, 4, 0, 2), "{report:#?}");
-    let reasons: Vec<_> = report
-        .counts_of(RecordKind::Message)
+    let reasons: Vec<_> = counts_of(&report, RecordKind::Message)
         .rejected
         .into_iter()
         .map(|skipped| skipped.reason)

@@ -3,14 +3,14 @@
 use proptest::prelude::*;
 use serde_json::{Map, Value, json};
 
-use crate::case::{ImportFixture, TestResult};
+use crate::case::{ImportFixture, TestResult, is_clean};
 
 /// Imports a document into a new store and exports it again.
 fn import_and_export(document: &Value) -> TestResult<Value> {
     let case = ImportFixture::new()?;
     let file = case.write("document.json", document)?;
     let report = case.import(&file)?;
-    assert!(report.is_clean(), "{report:#?}");
+    assert!(is_clean(&report), "{report:#?}");
     case.export(document["info"]["id"].as_str().ok_or("no id")?)
 }
 
@@ -75,13 +75,11 @@ fn tokens() -> impl Strategy<Value = Value> {
     })
 }
 
+/// The state of a call that is over: an open one is ended by the import.
 fn tool_state() -> impl Strategy<Value = Value> {
-    (0..4, word(), object(any_value()), object(any_value())).prop_map(|(status, said, input, data)| {
+    (0..2, word(), object(any_value()), object(any_value())).prop_map(|(status, said, input, data)| {
         match status {
-            0 => json!({ "status": "pending", "input": input, "raw": said }),
-            1 => json!({ "status": "running", "input": input, "title": said, "metadata": data,
-                         "time": { "start": 5 } }),
-            2 => json!({ "status": "completed", "input": input, "output": said, "title": said,
+            0 => json!({ "status": "completed", "input": input, "output": said, "title": said,
                          "metadata": data, "time": { "start": 5, "end": 6, "compacted": 7 },
                          "attachments": [{ "id": "prt_att", "type": "file", "mime": "a/b", "url": said }] }),
             _ => json!({ "status": "error", "input": input, "error": said, "metadata": data,

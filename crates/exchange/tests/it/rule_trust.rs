@@ -7,7 +7,9 @@ use turnstone_core::model::{MessageBody, Project, Session};
 use turnstone_core::permission::{PermissionRule, RuleAction};
 use turnstone_exchange::{ImportReport, Options, PlannedImport, RecordKind};
 
-use crate::case::{ImportFixture, TestResult, assert_counts_add_up, counts, is_unchanged};
+use crate::case::{
+    ImportFixture, TestResult, assert_counts_add_up, counts, counts_of, is_unchanged,
+};
 use crate::handmade_source::{
     HandmadeDatabase, PROJECT, TODAY_SCHEMA, text_part_json, user_message_json,
 };
@@ -243,7 +245,7 @@ fn import_adds_nothing_to_local_sessions() -> TestResult {
         RecordKind::Share,
         RecordKind::Todo,
     ] {
-        assert_eq!(report.counts_of(kind).imported, 0, "{kind}: {report:#?}");
+        assert_eq!(counts_of(&report, kind).imported, 0, "{kind}: {report:#?}");
     }
     assert_eq!(case.get_session("ses_x")?, own);
     let id = session_id("ses_x");
@@ -271,7 +273,7 @@ fn import_adds_no_message_to_a_locally_continued_session() -> TestResult {
 
     assert_eq!(counts(&report, RecordKind::Message), (3, 0, 2, 0, 1), "{report:#?}");
     assert_eq!(counts(&report, RecordKind::Part), (4, 0, 3, 0, 1), "{report:#?}");
-    assert!(report.counts_of(RecordKind::Message).rejected[0].reason.contains("continued here"));
+    assert!(counts_of(&report, RecordKind::Message).rejected[0].reason.contains("continued here"));
     Ok(())
 }
 
@@ -321,7 +323,7 @@ fn new_project_gets_only_directories_of_its_sessions() -> TestResult {
 }
 
 #[test]
-fn import_cannot_set_ledger_only_fields() -> TestResult {
+fn import_cannot_set_database_only_fields() -> TestResult {
     let case = ImportFixture::new()?;
     case.own_project("p", "/repo")?;
     let own: Session = serde_json::from_value(json!({ "id": "ses_mine", "slug": "s",

@@ -9,7 +9,9 @@ use fs_err as fs;
 use serde_json::{Value, json};
 use turnstone_exchange::{Options, PlannedImport, RecordKind, SourceError};
 
-use crate::case::{ImportFixture, TestResult, assert_counts_add_up, counts, is_unchanged};
+use crate::case::{
+    ImportFixture, TestResult, assert_counts_add_up, counts, counts_of, is_clean, is_unchanged,
+};
 use crate::handmade_source::{FIRST_SCHEMA, HandmadeDatabase, TODAY_SCHEMA, connect};
 
 /// Name, length, time and hash of every file in a directory.
@@ -78,8 +80,8 @@ fn database_is_read_during_concurrent_writes() -> TestResult {
         for _ in 0..5 {
             let case = ImportFixture::new()?;
             let report = case.import(&path)?;
-            assert!(report.is_clean(), "{report:#?}");
-            let counts = report.counts_of(RecordKind::Message);
+            assert!(is_clean(&report), "{report:#?}");
+            let counts = counts_of(&report, RecordKind::Message);
             assert!(counts.found >= seen, "a later copy holds at least as much");
             seen = counts.found;
         }
@@ -206,14 +208,14 @@ fn corrupt_page_loses_only_its_own_sessions() -> TestResult {
         Ok(import) => {
             let report = import.run(&case.store, &case.ctx(), &mut |_| {})?;
             assert_counts_add_up(&report);
-            assert!(report.counts_of(RecordKind::Session).imported > 0, "{report:#?}");
+            assert!(counts_of(&report, RecordKind::Session).imported > 0, "{report:#?}");
         }
     }
     Ok(())
 }
 
 #[test]
-fn documents_are_read_from_object_array_lines_and_stream() -> TestResult {
+fn documents_are_read_from_object_array_lines_and_concatenation() -> TestResult {
     let golden: Value = serde_json::from_str(include_str!("data/opencode-export.json"))?;
     let mut other = golden.clone();
     rename(&mut other);
@@ -228,11 +230,12 @@ fn documents_are_read_from_object_array_lines_and_stream() -> TestResult {
         assert_eq!(counts(&report, RecordKind::Message).0, sessions * 4, "{file}");
     }
     let stream = format!("{golden}\n\n{other}{{\"info\": broken");
-    let import = PlannedImport::open_stream(stream.as_bytes(), &Options::default())?;
+    case.write_text("stream.json", &stream)?;
+    let import = PlannedImport::open(&case.path("stream.json"), &Options::default())?;
     assert_eq!(import.totals()[&RecordKind::Session], 3);
     let report = import.run(&case.store, &case.ctx(), &mut |_| {})?;
     assert_eq!(counts(&report, RecordKind::Session), (3, 2, 0, 0, 1));
-    assert!(report.counts_of(RecordKind::Session).rejected[0].reason.contains("not JSON"));
+    assert!(counts_of(&report, RecordKind::Session).rejected[0].reason.contains("not JSON"));
     Ok(())
 }
 

@@ -69,11 +69,6 @@ pub fn end_git_commands() {
     isolation::remove_folders();
 }
 
-/// True if [`end_git_commands`] was called.
-pub(super) fn is_ending() -> bool {
-    ALL.is_cancelled()
-}
-
 /// Everything that may cancel a command of this thread.
 #[derive(Debug)]
 pub(super) struct Cancellations(Vec<GitCancellation>);

@@ -1,7 +1,7 @@
 //! How many git commands run and wait at the same time, in one repository and in all.
 //!
-//! A command that waits for nothing holds its thread until its limits end it. So one repository gets a
-//! share of the threads only, and the others are served meanwhile.
+//! A command that hangs holds its thread until its limits end it. So one repository gets only a share of
+//! the threads, and the others are served meanwhile.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -99,7 +99,7 @@ impl CommandSlot {
                 slot.is_running = true;
                 return Ok(slot);
             }
-            let left = deadline.left().unwrap_or(patience);
+            let left = deadline.remaining().unwrap_or(patience);
             if left.is_zero() {
                 break GitError::Busy;
             }
@@ -122,9 +122,9 @@ impl Drop for CommandSlot {
     }
 }
 
-/// Lets every command that waits look whether it was cancelled.
+/// Wakes every waiting command, to check whether it was cancelled.
 pub(super) fn wake_waiting() {
-    // Under the lock: who has just looked and found nothing is waiting by then.
+    // Under the lock: a thread that has just checked is waiting by then.
     let _usage = usage();
     FREED.notify_all();
 }

@@ -33,10 +33,10 @@ pub(super) type GitSetting = (OsString, OsString);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct GitConfigEntry {
-    /// True if the repository itself says it, not the user or the system.
+    /// True if the repository itself sets it, not the user or the system.
     is_local: bool,
     key: Vec<u8>,
-    /// A setting without a value is a yes.
+    /// A setting without a value means true.
     value: Vec<u8>,
 }
 

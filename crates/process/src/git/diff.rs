@@ -6,7 +6,7 @@ use super::error::GitError;
 use super::parse::{self, ChangedFile};
 use super::run::Git;
 
-/// No program of the user's has a say in what is shown.
+/// No program of the user changes what is shown.
 const PLAIN_DIFF_ARGS: [&str; 6] =
     ["diff", "--no-ext-diff", "--no-textconv", "--no-color", "--no-renames", "--submodule=short"];
 

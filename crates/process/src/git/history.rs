@@ -1,5 +1,7 @@
 //! The history of a repository: commits and branches.
 
+use std::io;
+
 use super::error::GitError;
 use super::operation::check_name;
 use super::parse;
@@ -89,16 +91,6 @@ impl GitHistory<'_> {
         Ok(None)
     }
 
-    /// The local branches by their full names.
-    ///
-    /// # Errors
-    ///
-    /// When `git` cannot tell.
-    pub fn list_branches(&self) -> Result<Vec<String>, GitError> {
-        let answer = self.git.run(&["for-each-ref", "--format=%(refname)", "refs/heads"])?;
-        parse::parse_lines("for-each-ref", &answer)
-    }
-
     /// Deletes a branch that is nowhere checked out and still names this commit.
     ///
     /// # Errors
@@ -174,10 +166,15 @@ impl GitHistory<'_> {
     ///
     /// When `git` cannot tell.
     pub fn list_root_commits(&self) -> Result<Vec<String>, GitError> {
-        if self.find_commit("HEAD")?.is_none() {
-            return Ok(Vec::new());
-        }
-        let answer = self.git.run(&["rev-list", "--max-parents=0", "HEAD", "--"])?;
+        let answer = match self.git.run(&["rev-list", "--max-parents=0", "HEAD", "--"]) {
+            Ok(answer) => answer,
+            // Asked only now: a process less where there is a commit, which is nearly everywhere.
+            Err(error @ GitError::Failed { .. }) => match self.find_commit("HEAD")? {
+                None => return Ok(Vec::new()),
+                Some(_) => return Err(error),
+            },
+            Err(error) => return Err(error),
+        };
         let mut roots = parse::parse_lines("rev-list", &answer)?;
         roots.sort_unstable();
         Ok(roots)
@@ -189,7 +186,12 @@ impl GitHistory<'_> {
     ///
     /// When `git` cannot tell.
     pub fn is_shallow(&self) -> Result<bool, GitError> {
-        let answer = self.git.run(&["rev-parse", "--is-shallow-repository"])?;
-        Ok(parse::parse_line("rev-parse", &answer)? == "true")
+        // The file that git itself looks for.
+        let file = self.git.repository().common_dir.join("shallow");
+        match fs_err::symlink_metadata(&file) {
+            Ok(_) => Ok(true),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+            Err(source) => Err(GitError::Start { dir: file, source }),
+        }
     }
 }

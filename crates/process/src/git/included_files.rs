@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Mode, OFlags};
 
 use super::error::GitError;
-use super::repository_files::{TEXT_BYTES, check_text_file};
+use super::repository_check::{TEXT_BYTES, check_text_file};
 
 /// Files that one repository may include.
 const MOST_FILES: usize = 64;
@@ -52,7 +52,7 @@ fn mentions_include(path: &Path) -> io::Result<bool> {
     let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC | OFlags::NOCTTY;
     let file = match rustix::fs::open(path, flags, Mode::empty()) {
         Ok(fd) => std::fs::File::from(fd),
-        // Git cannot open it either, and says so.
+        // Git cannot open it either, and reports it.
         Err(_) => return Ok(false),
     };
     let mut text = Vec::new();

@@ -29,7 +29,7 @@ impl InterruptListener {
         if !OBEYS.load(Ordering::Relaxed) {
             return Ok(None);
         }
-        SignalGuard::new(&TERMINATION_SIGNALS).map(|heard| Some(Self(heard)))
+        SignalGuard::new(&TERMINATION_SIGNALS).map(|guard| Some(Self(guard)))
     }
 
     /// Ends git and then this program, if a signal has come that asks for it.

@@ -1,6 +1,6 @@
 //! A stand-in for the shared folder of a repository, without its configuration and hooks.
 //!
-//! Git reads `$GIT_COMMON_DIR/config`. The folder here has a `config` of ours and links to what is data:
+//! Git reads `$GIT_COMMON_DIR/config`. The folder here has our own `config` and links to the data:
 //! objects, references, excludes. So the repository's own configuration, with all it includes, is not
 //! overridden setting by setting but never read.
 //!
@@ -18,8 +18,6 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use tempfile::TempDir;
 
-use super::cancellation::is_ending;
-
 /// What is linked even where it is missing: it may be created while a command runs.
 const ALWAYS: [&str; 5] = ["objects", "refs", "packed-refs", "info", "shallow"];
 /// What is linked where it is there; a link that leads nowhere would make git fail.
@@ -29,15 +27,48 @@ const PREFIX: &str = "turnstone-git-";
 /// Entries of the folder for temporary files that are looked at for what was left behind.
 const MOST_ENTRIES: usize = 10_000;
 
-/// The folders that exist now.
-static FOLDERS: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
+/// The folders of this program.
+static FOLDERS: FolderRegistry = FolderRegistry::new();
 /// Folders that were left behind are looked for once.
 static SWEEP: Once = Once::new();
+
+/// The folders that exist now; after [`Self::close`] there are none.
+///
+/// A folder is filled and removed under the lock. Otherwise the program could end while another thread is
+/// between two steps, and the folder would stay.
+#[derive(Debug)]
+struct FolderRegistry(Mutex<Folders>);
+
+#[derive(Debug)]
+struct Folders {
+    is_closed: bool,
+    paths: BTreeSet<PathBuf>,
+}
+
+impl FolderRegistry {
+    const fn new() -> Self {
+        Self(Mutex::new(Folders { is_closed: false, paths: BTreeSet::new() }))
+    }
+
+    /// Removes all folders and lets no other be created.
+    fn close(&self) {
+        let mut folders = self.folders();
+        folders.is_closed = true;
+        for path in std::mem::take(&mut folders.paths) {
+            fs_err::remove_dir_all(path).ok();
+        }
+    }
+
+    fn folders(&self) -> MutexGuard<'_, Folders> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// The stand-in of one repository.
 #[derive(Debug)]
 pub(super) struct IsolatedCommonDir {
-    folder: TempDir,
+    path: PathBuf,
+    registry: &'static FolderRegistry,
     /// Closed by the system when this program ends in whatever way; programs it starts do not get it.
     _lock: OwnedFd,
 }
@@ -45,53 +76,65 @@ pub(super) struct IsolatedCommonDir {
 impl IsolatedCommonDir {
     /// Creates the folder for the repository whose shared folder is `common_dir`.
     pub(super) fn create(common_dir: &Path, format_file: &str) -> io::Result<Self> {
-        let (folder, lock) = create_locked_folder()?;
-        if let Some(parent) = folder.path().parent() {
+        let created = Self::create_in(None, &FOLDERS, common_dir, format_file)?;
+        if let Some(parent) = created.path.parent() {
             SWEEP.call_once(|| remove_abandoned_folders(parent));
         }
-        {
-            let mut folders = folders();
-            if is_ending() {
-                return Err(io::Error::other("this program ends"));
-            }
-            folders.insert(folder.path().to_owned());
-        }
-        let created = Self { folder, _lock: lock };
-        let existing = EXISTING.iter().filter(|name| common_dir.join(name).is_dir());
-        for name in ALWAYS.iter().chain(existing) {
-            symlink(common_dir.join(name), created.path().join(name))?;
-        }
-        fs_err::write(created.path().join("config"), format_file)?;
         Ok(created)
     }
 
+    /// Creates it below `parent`, by default in the system's folder for temporary files.
+    fn create_in(
+        parent: Option<&Path>,
+        registry: &'static FolderRegistry,
+        common_dir: &Path,
+        format_file: &str,
+    ) -> io::Result<Self> {
+        let mut folders = registry.folders();
+        if folders.is_closed {
+            return Err(io::Error::other("this program ends"));
+        }
+        // Removed again under the lock if a step fails.
+        let (folder, lock) = create_locked_folder(parent)?;
+        let existing = EXISTING.iter().filter(|name| common_dir.join(name).is_dir());
+        for name in ALWAYS.iter().chain(existing) {
+            symlink(common_dir.join(name), folder.path().join(name))?;
+        }
+        fs_err::write(folder.path().join("config"), format_file)?;
+        let path = folder.keep();
+        folders.paths.insert(path.clone());
+        Ok(Self { path, registry, _lock: lock })
+    }
+
     pub(super) fn path(&self) -> &Path {
-        self.folder.path()
+        &self.path
     }
 }
 
 impl Drop for IsolatedCommonDir {
     fn drop(&mut self) {
-        folders().remove(self.folder.path());
+        let mut folders = self.registry.folders();
+        if folders.paths.remove(&self.path) {
+            fs_err::remove_dir_all(&self.path).ok();
+        }
     }
 }
 
 /// Removes the folders of all commands: the program ends.
 pub(super) fn remove_folders() {
-    for folder in std::mem::take(&mut *folders()) {
-        fs_err::remove_dir_all(folder).ok();
-    }
-}
-
-fn folders() -> MutexGuard<'static, BTreeSet<PathBuf>> {
-    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner)
+    FOLDERS.close();
 }
 
 /// Another program may take a folder for abandoned before it is locked: then it is made again.
-fn create_locked_folder() -> io::Result<(TempDir, OwnedFd)> {
+fn create_locked_folder(parent: Option<&Path>) -> io::Result<(TempDir, OwnedFd)> {
     loop {
         let closed = Permissions::from_mode(0o700);
-        let folder = tempfile::Builder::new().prefix(PREFIX).permissions(closed).tempdir()?;
+        let mut builder = tempfile::Builder::new();
+        builder.prefix(PREFIX).permissions(closed);
+        let folder = match parent {
+            Some(parent) => builder.tempdir_in(parent)?,
+            None => builder.tempdir()?,
+        };
         let Ok(fd) = open_folder(folder.path()) else { continue };
         flock(&fd, FlockOperation::LockExclusive)?;
         let is_there = fs_err::symlink_metadata(folder.path());
@@ -130,6 +173,33 @@ fn remove_abandoned_folders(parent: &Path) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// A thread that is between two steps when the program ends must not leave its folder.
+    #[test]
+    fn no_folder_is_left_when_the_program_ends_while_threads_use_them() {
+        let dir = tempfile::tempdir().unwrap();
+        for _ in 0..100 {
+            let registry: &'static FolderRegistry = Box::leak(Box::new(FolderRegistry::new()));
+            let (parent, common_dir) = (Some(dir.path()), Path::new("/none"));
+            let create = || IsolatedCommonDir::create_in(parent, registry, common_dir, "");
+            std::thread::scope(|scope| {
+                let (started, is_started) = std::sync::mpsc::channel();
+                for _ in 0..4 {
+                    let started = started.clone();
+                    scope.spawn(move || {
+                        while let Ok(folder) = create() {
+                            drop(folder);
+                            started.send(()).ok();
+                        }
+                    });
+                }
+                is_started.recv().unwrap();
+                registry.close();
+                let left: Vec<_> = fs_err::read_dir(dir.path()).unwrap().flatten().collect();
+                assert!(left.is_empty(), "{left:?}");
+            });
+        }
+    }
 
     #[test]
     fn abandoned_folders_are_removed_and_used_ones_stay() {

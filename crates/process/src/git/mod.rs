@@ -24,7 +24,7 @@ mod parse;
 mod program;
 mod progress;
 mod repository;
-mod repository_files;
+mod repository_check;
 mod run;
 mod worktrees;
 

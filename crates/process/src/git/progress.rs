@@ -52,7 +52,7 @@ impl ProgressWatch {
         self.stalled_at = Deadline::after(self.limit);
     }
 
-    /// Looks at the group; true if it has done nothing for as long as the limit says.
+    /// Checks the group; true if it has done nothing for longer than the limit.
     pub(super) fn has_stalled(&mut self) -> bool {
         let now = ProcessGroupUsage::of_idle(self.group);
         if now.is_some() && now == self.last {

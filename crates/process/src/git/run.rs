@@ -18,7 +18,7 @@ use super::included_files::{ResolvedPath, check_included_files, expanded_by_git_
 use super::isolation::IsolatedCommonDir;
 use super::program::{find_program, require_version};
 use super::repository::GitRepository;
-use super::repository_files::{check_repository_files, check_text_file};
+use super::repository_check::{check_repository_files, check_text_file};
 use super::worktrees::GitWorktrees;
 use crate::exit::CommandExit;
 use crate::umask::with_user_mask;
@@ -127,7 +127,7 @@ impl Git {
         Ok(self.configuration.get_or_init(|| found))
     }
 
-    /// Looks at what the repository's configuration includes, before git opens it.
+    /// Checks what the repository's configuration includes, before git opens it.
     fn check_included_files(&self) -> Result<(), GitError> {
         let GitRepository { git_dir, common_dir, .. } = &self.repository;
         let files =
@@ -140,7 +140,7 @@ impl Git {
         })
     }
 
-    /// Looks at the files that settings name, before git opens them.
+    /// Checks the files that settings name, before git opens them.
     fn check_configured_files(&self, configuration: &GitConfiguration) -> Result<(), GitError> {
         let files = ["core.attributesfile", "core.excludesfile"];
         for (value, is_local) in files.iter().filter_map(|key| configuration.value_and_origin(key))

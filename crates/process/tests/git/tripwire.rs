@@ -54,7 +54,6 @@ fn run_all(tripwire: &Tripwire, hostile: &HostileRepository) -> Result<(), Box<d
     git.history().list_root_commits()?;
     git.history().is_shallow()?;
     git.find_remote("origin")?;
-    git.history().list_branches()?;
     git.history().list_unnamed_commits(10)?;
     git.worktrees().list()?;
     git.worktrees().prune()?;

@@ -10,7 +10,7 @@ use turnstone_process::{
     CommandEnvironment, CommandExit, OutputLimits, OutputRecorder, StartError,
 };
 
-use crate::process_fixture::{Fallible, ProcessFixture, attend};
+use crate::process_fixture::{Fallible, ProcessFixture, attach};
 
 /// Proves R33.
 #[test]
@@ -69,9 +69,9 @@ fn arguments_are_passed_byte_for_byte() -> Fallible {
     let odd =
         [OsStr::new(""), OsStr::new(" a'\"b\n"), OsStr::from_bytes(b"\xff\x01"), OsStr::new("-x")];
     let program = case.program("printf").args([OsStr::new("<%s>")]).args(odd);
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
-    attend(case.prepare(&program)?.start()?, &mut keeper)?;
-    assert_eq!(keeper.finish().head.to_bytes(), b"<>< a'\"b\n><\xff\x01><-x>");
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
+    attach(case.prepare(&program)?.start()?, &mut recorder)?;
+    assert_eq!(recorder.finish().head.to_bytes(), b"<>< a'\"b\n><\xff\x01><-x>");
 
     let program = case.program("true").args(["x".repeat(3 << 20)]);
     let error = case.prepare(&program)?.start().unwrap_err();
@@ -112,9 +112,9 @@ fn command_gets_exact_environment_and_signals() -> Fallible {
     let case = ProcessFixture::new()?;
     let env = CommandEnvironment::default().with("PATH", "/usr/bin:/bin").with("ONLY", "this ä");
     let program = case.program("env").env(env);
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
-    attend(case.prepare(&program)?.start()?, &mut keeper)?;
-    assert_eq!(keeper.finish().text().head, "ONLY=this ä\nPATH=/usr/bin:/bin\n");
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
+    attach(case.prepare(&program)?.start()?, &mut recorder)?;
+    assert_eq!(recorder.finish().text().head, "ONLY=this ä\nPATH=/usr/bin:/bin\n");
 
     // Neither ignored nor blocked signals; 32 and 33 are the C library's own affair.
     let (_, kept) = case.run("exec cat /proc/self/status")?;

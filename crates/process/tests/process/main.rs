@@ -8,3 +8,4 @@ mod output_recorder;
 mod owner;
 mod process_fixture;
 mod terminal;
+mod trace;

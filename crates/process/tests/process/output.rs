@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use turnstone_process::{AttachOptions, CommandStdio, OutputLimits, OutputRecorder, OutputSource};
 
-use crate::process_fixture::{Fallible, ProcessFixture, attend};
+use crate::process_fixture::{Fallible, ProcessFixture, attach, bytes_of};
 
 /// Proves R33.
 #[test]
@@ -15,19 +15,19 @@ fn stdout_and_stderr_are_separate_and_ordered() -> Fallible {
     // Each waits until the other was seen, so that the order is a fact.
     let script = "echo one; while [ ! -e 1 ]; do sleep 0.01; done
         echo two >&2; while [ ! -e 2 ]; do sleep 0.01; done; echo three";
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
     let mark = |name: &'static str| MarkerWriter { path: case.at(name) };
     case.start(script)?.attach(AttachOptions {
-        recorder: &mut keeper,
+        recorder: &mut recorder,
         stdout: &mut mark("1"),
         stderr: &mut mark("2"),
         terminal: None,
         signals: None,
     })?;
-    let kept = keeper.finish();
+    let kept = recorder.finish();
     assert_eq!(kept.head.to_bytes(), b"one\ntwo\nthree\n");
-    assert_eq!(kept.head.bytes_of(OutputSource::Stderr), b"two\n");
-    assert_eq!(kept.head.bytes_of(OutputSource::Stdout), b"one\nthree\n");
+    assert_eq!(bytes_of(&kept.head, OutputSource::Stderr), b"two\n");
+    assert_eq!(bytes_of(&kept.head, OutputSource::Stdout), b"one\nthree\n");
     let runs: Vec<_> = kept.head.runs().collect();
     assert_eq!(
         runs,
@@ -58,17 +58,17 @@ impl Write for MarkerWriter {
 fn endless_output_stays_within_bounds() -> Fallible {
     let case = ProcessFixture::new()?;
     let limits = OutputLimits { spill: 1 << 20, ..OutputLimits::default() };
-    let mut keeper = OutputRecorder::new(limits, Some(case.at("spill")));
+    let mut recorder = OutputRecorder::new(limits, Some(case.at("spill")));
     let mut counter = CountingWriter::default();
     let before = peak_memory()?;
     let outcome = case.start("yes | head -c 50000000")?.attach(AttachOptions {
-        recorder: &mut keeper,
+        recorder: &mut recorder,
         stdout: &mut counter,
         stderr: &mut io::sink(),
         terminal: None,
         signals: None,
     })?;
-    let kept = keeper.finish();
+    let kept = recorder.finish();
     assert!(outcome.exit.is_success());
     assert_eq!(kept.total(), 50_000_000);
     assert_eq!(counter.bytes, 50_000_000);
@@ -135,9 +135,9 @@ fn slow_reader_loses_nothing() -> Fallible {
         }
     });
     let mut full = full;
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
     let outcome = case.start("seq 1 100000; echo end >&2")?.attach(AttachOptions {
-        recorder: &mut keeper,
+        recorder: &mut recorder,
         stdout: &mut full,
         stderr: &mut io::sink(),
         terminal: None,
@@ -148,7 +148,7 @@ fn slow_reader_loses_nothing() -> Fallible {
     let expected: String = (1..=100_000).map(|number| format!("{number}\n")).collect();
     assert!(outcome.stdout_error.is_none());
     assert!(all == expected.as_bytes());
-    assert_eq!(keeper.finish().stderr_bytes, 4);
+    assert_eq!(recorder.finish().stderr_bytes, 4);
     Ok(())
 }
 
@@ -158,9 +158,9 @@ fn closed_output_reaches_command_as_sigpipe() -> Fallible {
     let case = ProcessFixture::new()?;
     let (closed, mut write) = io::pipe()?;
     drop(closed);
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
     let outcome = case.start("exec yes")?.attach(AttachOptions {
-        recorder: &mut keeper,
+        recorder: &mut recorder,
         stdout: &mut write,
         stderr: &mut io::sink(),
         terminal: None,
@@ -190,9 +190,9 @@ fn stdin_is_passed_or_empty() -> Fallible {
     let stdin = Some(OwnedFd::from(read));
     let running =
         case.supervisor.prepare(&case.program("cat"), CommandStdio::Pipes { stdin })?.start()?;
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
-    attend(running, &mut keeper)?;
-    assert_eq!(keeper.finish().text().head, "some words\n");
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
+    attach(running, &mut recorder)?;
+    assert_eq!(recorder.finish().text().head, "some words\n");
 
     let (_, kept) = case.run("wc -c")?;
     assert_eq!(kept.text().head.trim(), "0");
@@ -210,7 +210,7 @@ fn given_streams_are_used_directly() -> Fallible {
     };
     let program = case.script("echo out; echo err >&2");
     let running = case.supervisor.prepare(&program, streams)?.start()?;
-    attend(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
+    attach(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
     let mut text = String::new();
     read.read_to_string(&mut text)?;
     assert_eq!(text, "out\nerr\n");

@@ -2,7 +2,7 @@
 
 use turnstone_process::{OutputLimits, OutputRecorder, OutputSource};
 
-use crate::process_fixture::Fallible;
+use crate::process_fixture::{Fallible, bytes_of};
 
 const SMALL: OutputLimits = OutputLimits { head: 8, tail: 8, spill: 10 };
 
@@ -12,11 +12,11 @@ fn record(
 ) -> Fallible<(turnstone_process::RecordedOutput, Vec<u8>)> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("spill");
-    let mut keeper = OutputRecorder::new(limits, Some(path.clone()));
+    let mut recorder = OutputRecorder::new(limits, Some(path.clone()));
     for piece in pieces {
-        keeper.push(OutputSource::Stdout, piece);
+        recorder.push(OutputSource::Stdout, piece);
     }
-    let kept = keeper.finish();
+    let kept = recorder.finish();
     let spilled = if path.exists() { fs_err::read(&path)? } else { Vec::new() };
     assert_eq!(kept.spill.is_some(), !spilled.is_empty());
     Ok((kept, spilled))
@@ -80,28 +80,28 @@ fn no_character_is_split() -> Fallible {
 #[test]
 fn unwritable_spill_file_loses_only_its_bytes() -> Fallible {
     let dir = tempfile::tempdir()?;
-    let mut keeper = OutputRecorder::new(SMALL, Some(dir.path().join("missing/spill")));
-    keeper.push(OutputSource::Stdout, &[b'x'; 100]);
-    keeper.push(OutputSource::Stderr, b"last");
-    let kept = keeper.finish();
+    let mut recorder = OutputRecorder::new(SMALL, Some(dir.path().join("missing/spill")));
+    recorder.push(OutputSource::Stdout, &[b'x'; 100]);
+    recorder.push(OutputSource::Stderr, b"last");
+    let kept = recorder.finish();
     assert_eq!((kept.total(), kept.spilled, kept.lost), (104, 0, 88));
     assert!(kept.spill_error.is_some());
-    assert_eq!(kept.tail.bytes_of(OutputSource::Stderr), b"last");
+    assert_eq!(bytes_of(&kept.tail, OutputSource::Stderr), b"last");
     Ok(())
 }
 
 /// Proves R33.
 #[test]
 fn streams_stay_apart_through_every_cut() -> Fallible {
-    let mut keeper = OutputRecorder::new(SMALL, None);
+    let mut recorder = OutputRecorder::new(SMALL, None);
     for _ in 0..50 {
-        keeper.push(OutputSource::Stdout, b"o");
-        keeper.push(OutputSource::Stderr, b"ee");
+        recorder.push(OutputSource::Stdout, b"o");
+        recorder.push(OutputSource::Stderr, b"ee");
     }
-    let kept = keeper.finish();
+    let kept = recorder.finish();
     for piece in [&kept.head, &kept.tail] {
-        assert!(piece.bytes_of(OutputSource::Stdout).iter().all(|byte| *byte == b'o'));
-        assert!(piece.bytes_of(OutputSource::Stderr).iter().all(|byte| *byte == b'e'));
+        assert!(bytes_of(piece, OutputSource::Stdout).iter().all(|byte| *byte == b'o'));
+        assert!(bytes_of(piece, OutputSource::Stderr).iter().all(|byte| *byte == b'e'));
         let lengths: usize = piece.runs().map(|(_, length)| length).sum();
         assert_eq!(lengths, 8);
     }

@@ -7,7 +7,7 @@ use rustix::io::ioctl_fionread;
 use rustix::process::Signal;
 use turnstone_process::{AttachError, OrphanPolicy, OutputLimits, OutputRecorder, ProcessGroupId};
 
-use crate::process_fixture::{Fallible, ProcessFixture, attend, is_alive, signal, wait_until};
+use crate::process_fixture::{Fallible, ProcessFixture, attach, is_alive, signal, wait_until};
 
 const LONG: Duration = Duration::from_secs(300);
 
@@ -176,8 +176,8 @@ fn killed_supervisor_kills_the_command() -> Fallible {
     let (child, leader) = (case.wait_for_file("child")?, case.wait_for_file("leader")?);
 
     signal(&group.session.to_string(), Signal::KILL)?;
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
-    let error = attend(running, &mut keeper).unwrap_err();
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
+    let error = attach(running, &mut recorder).unwrap_err();
 
     assert!(matches!(error, AttachError::SupervisorDied), "{error:?}");
     assert!(!group.is_alive()?);
@@ -208,7 +208,7 @@ fn control_ends_group_from_another_thread() -> Fallible {
     let control = running.control();
     case.wait_for_file("leader")?;
     control.end()?;
-    let outcome = attend(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
+    let outcome = attach(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
     assert_eq!((outcome.exit.code(), outcome.left), (143, 0));
     Ok(())
 }
@@ -223,7 +223,7 @@ fn leftover_processes_follow_orphan_policy() -> Fallible {
         program.orphan_policy = policy;
         let running = case.prepare(&program)?.start()?;
         let group = running.group().clone();
-        let outcome = attend(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
+        let outcome = attach(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
         assert_eq!((outcome.exit.code(), outcome.left), (0, left), "{policy:?}");
         assert_eq!(is_alive(&case.wait_for_file("child")?), left == 1, "{policy:?}");
         group.end(LONG)?;
@@ -233,7 +233,7 @@ fn leftover_processes_follow_orphan_policy() -> Fallible {
     program.orphan_policy = OrphanPolicy::Wait;
     let running = case.prepare(&program)?.start()?;
     fs_err::write(case.at("free"), "")?;
-    let outcome = attend(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
+    let outcome = attach(running, &mut OutputRecorder::new(OutputLimits::default(), None))?;
     assert_eq!((outcome.exit.code(), outcome.left), (0, 0));
     assert_eq!(case.wait_for_file("late")?, "late");
     Ok(())

@@ -10,8 +10,8 @@ use rustix::process::{Pid, Signal, kill_process};
 use tempfile::TempDir;
 use turnstone_process::{
     AttachError, AttachOptions, AttachOutcome, CommandEnvironment, CommandSpec, CommandStdio,
-    OutputLimits, OutputRecorder, PreparedCommand, ProcessGroupId, RecordedOutput, RunningCommand,
-    StartError, SupervisorProgram,
+    OutputBytes, OutputLimits, OutputRecorder, OutputSource, PreparedCommand, ProcessGroupId,
+    RecordedOutput, RunningCommand, StartError, SupervisorProgram,
 };
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn Error>>;
@@ -58,9 +58,9 @@ impl ProcessFixture {
 
     /// Runs a script to its end and returns what came out of it.
     pub(crate) fn run(&self, script: &str) -> Fallible<(AttachOutcome, RecordedOutput)> {
-        let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
-        let outcome = attend(self.start(script)?, &mut keeper)?;
-        Ok((outcome, keeper.finish()))
+        let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
+        let outcome = attach(self.start(script)?, &mut recorder)?;
+        Ok((outcome, recorder.finish()))
     }
 
     /// The program that owns a supervisor of its own, to be killed.
@@ -91,12 +91,12 @@ impl ProcessFixture {
     }
 }
 
-pub(crate) fn attend(
+pub(crate) fn attach(
     running: RunningCommand,
-    keeper: &mut OutputRecorder,
+    recorder: &mut OutputRecorder,
 ) -> Result<AttachOutcome, AttachError> {
     running.attach(AttachOptions {
-        recorder: keeper,
+        recorder,
         stdout: &mut std::io::sink(),
         stderr: &mut std::io::sink(),
         terminal: None,
@@ -132,4 +132,15 @@ pub(crate) fn is_alive(pid: &str) -> bool {
 pub(crate) fn signal(pid: &str, signal: Signal) -> Fallible {
     let pid = pid.parse().ok().and_then(Pid::from_raw).ok_or("no process id")?;
     Ok(kill_process(pid, signal)?)
+}
+
+/// The bytes of one stream only.
+pub(crate) fn bytes_of(output: &OutputBytes, source: OutputSource) -> Vec<u8> {
+    let mut bytes = output.to_bytes().into_iter();
+    let mut found = Vec::new();
+    for (from, length) in output.runs() {
+        let run = bytes.by_ref().take(length);
+        if from == source { found.extend(run) } else { run.for_each(drop) }
+    }
+    found
 }

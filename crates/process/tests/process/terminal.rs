@@ -11,7 +11,9 @@ use turnstone_process::{
     OutputRecorder, ProcessGroupId, Pty, TerminalSize,
 };
 
-use crate::process_fixture::{Fallible, ProcessFixture, example, is_alive, signal, wait_until};
+use crate::process_fixture::{
+    Fallible, ProcessFixture, bytes_of, example, is_alive, signal, wait_until,
+};
 
 const SIZE: TerminalSize = TerminalSize { rows: 33, columns: 111 };
 
@@ -257,10 +259,10 @@ fn redirected_stderr_stays_out_of_terminal() -> Fallible {
     let streams = CommandStdio::Terminal { size: SIZE, outside: None, errors_apart: true };
     let program = case.script("echo shown; echo apart >&2");
     let running = case.supervisor.prepare(&program, streams)?.start()?;
-    let mut keeper = OutputRecorder::new(OutputLimits::default(), None);
-    crate::process_fixture::attend(running, &mut keeper)?;
-    let kept = keeper.finish();
-    assert_eq!(kept.head.bytes_of(turnstone_process::OutputSource::Stdout), b"shown\r\n");
-    assert_eq!(kept.head.bytes_of(turnstone_process::OutputSource::Stderr), b"apart\n");
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
+    crate::process_fixture::attach(running, &mut recorder)?;
+    let kept = recorder.finish();
+    assert_eq!(bytes_of(&kept.head, turnstone_process::OutputSource::Stdout), b"shown\r\n");
+    assert_eq!(bytes_of(&kept.head, turnstone_process::OutputSource::Stderr), b"apart\n");
     Ok(())
 }

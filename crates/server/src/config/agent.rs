@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::{Map, Value, json};
 use turnstone_core::permission::{
-    BuiltinAgent, PermissionRule, RuleAction, RuleDirectories, agent_rules, default_rules,
+    BuiltinAgent, PermissionRule, RuleDirectories, agent_rules, default_rules, parse_agent_rules,
     parse_rule_config,
 };
 
@@ -45,8 +45,6 @@ pub(crate) struct AgentConfig {
     pub(crate) hidden: bool,
     /// Its rules, weakest first.
     pub(crate) rules: Vec<PermissionRule>,
-    /// Those among them that were configured for it alone.
-    own_rules: Vec<PermissionRule>,
     /// The other fields in the names of `/agent`.
     pub(crate) fields: Map<String, Value>,
 }
@@ -82,15 +80,6 @@ impl AgentConfig {
         let first = config.merged.get("default_agent").and_then(Value::as_str).unwrap_or("build");
         agents.sort_by(|a, b| (a.name != first, &a.name).cmp(&(b.name != first, &b.name)));
         Ok(agents)
-    }
-
-    /// The permission rules that were configured for one agent alone.
-    pub(crate) fn own_rules_of(
-        config: &OpenCodeConfig,
-        name: &str,
-    ) -> Result<Vec<PermissionRule>, ApiError> {
-        let found = Self::list(config)?.into_iter().find(|agent| agent.name == name);
-        Ok(found.map(|agent| agent.own_rules).unwrap_or_default())
     }
 
     /// The model it wants, as provider and model.
@@ -158,7 +147,6 @@ impl AgentConfig {
             mode: mode.to_owned(),
             hidden: agent.is_hidden(),
             rules,
-            own_rules: Vec::new(),
             fields,
         }
     }
@@ -167,15 +155,7 @@ impl AgentConfig {
         let mut rules = default_rules(&RuleDirectories::default());
         rules.extend(user.iter().cloned());
         let (name, mode) = (name.to_owned(), "all".to_owned());
-        Self {
-            name,
-            native: false,
-            mode,
-            hidden: false,
-            rules,
-            own_rules: Vec::new(),
-            fields: Map::new(),
-        }
+        Self { name, native: false, mode, hidden: false, rules, fields: Map::new() }
     }
 
     /// Applies the configured fields.
@@ -225,13 +205,8 @@ impl AgentConfig {
             }
         }
         self.read_options(value);
-        let mut own = tool_rules(value);
-        if let Some(setting) = value.get("permission") {
-            let rules = parse_rule_config(setting, home);
-            own.extend(rules.map_err(|e| invalid_config(Path::new(&self.name), &e.to_string()))?);
-        }
-        self.rules.extend(own.iter().cloned());
-        self.own_rules.extend(own);
+        let own = parse_agent_rules(value, home);
+        self.rules.extend(own.map_err(|e| invalid_config(Path::new(&self.name), &e.to_string()))?);
         Ok(())
     }
 
@@ -246,22 +221,8 @@ impl AgentConfig {
     }
 }
 
-/// The older way to say which tools an agent has.
-fn tool_rules(value: &Map<String, Value>) -> Vec<PermissionRule> {
-    let Some(Value::Object(tools)) = value.get("tools") else { return Vec::new() };
-    let rule = |(tool, is_on): (&String, &Value)| {
-        let action = if is_on.as_bool()? { RuleAction::Allow } else { RuleAction::Deny };
-        let permission = match tool.as_str() {
-            "write" | "edit" | "patch" | "multiedit" | "apply_patch" => "edit",
-            other => other,
-        };
-        Some(PermissionRule::new(permission, "*", action))
-    };
-    tools.iter().filter_map(rule).collect()
-}
-
 /// The permission rules for all agents.
-pub(crate) fn shared_rules(config: &OpenCodeConfig) -> Result<Vec<PermissionRule>, ApiError> {
+fn shared_rules(config: &OpenCodeConfig) -> Result<Vec<PermissionRule>, ApiError> {
     match config.merged.get("permission") {
         None | Some(Value::Null) => Ok(Vec::new()),
         Some(setting) => parse_rule_config(setting, &config.home)

@@ -4,10 +4,11 @@ use std::path::{Path, PathBuf};
 
 use axum::http::StatusCode;
 use serde_json::{Map, Value, json};
+use turnstone_core::front_matter;
 use turnstone_core::redact::redact_text;
 use turnstone_engine::read_bounded_file;
 
-use super::{ShownConfig, front_matter, jsonc};
+use super::{ShownConfig, jsonc};
 use crate::app::AppState;
 use crate::confined_path::{ConfinedPath, ConfinedPathError, ConfinedRoot};
 use crate::error::ApiError;
@@ -59,18 +60,6 @@ pub(crate) fn project_config(
         let folder = level.join(".opencode");
         config.merge_config_files(&project, &folder)?;
         config.merge_markdown_folders(&project, &folder)?;
-    }
-    if let Some(text) = environment_variable(app, "OPENCODE_CONFIG_CONTENT") {
-        config.merge_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;
-    }
-    Ok(config)
-}
-
-/// The configuration of this user alone, variables included.
-pub(crate) fn user_config(app: &AppState, directory: &Path) -> Result<OpenCodeConfig, ApiError> {
-    let mut config = global_config(app)?;
-    if let Some(file) = environment_variable(app, "OPENCODE_CONFIG") {
-        config.merge_file(&directory.join(file))?;
     }
     if let Some(text) = environment_variable(app, "OPENCODE_CONFIG_CONTENT") {
         config.merge_text(Path::new("OPENCODE_CONFIG_CONTENT"), &text)?;

@@ -5,14 +5,13 @@
 
 mod agent;
 mod command;
-mod front_matter;
 mod jsonc;
 mod load;
 mod provider;
 mod redacted;
 
-pub(crate) use agent::{AgentConfig, shared_rules};
+pub(crate) use agent::AgentConfig;
 pub(crate) use command::CommandConfig;
-pub(crate) use load::{OpenCodeConfig, global_config, project_config, user_config};
+pub(crate) use load::{OpenCodeConfig, global_config, project_config};
 pub(crate) use provider::ProviderConfig;
 pub(crate) use redacted::ShownConfig;

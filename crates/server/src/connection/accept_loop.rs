@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use hyper_util::server::graceful::GracefulShutdown;
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
+use tokio::sync::watch;
 
 use super::connection_table::ConnectionTable;
 use super::refusal::{ConnectionRefusal, ConnectionRefuser};
@@ -99,7 +99,7 @@ pub(crate) async fn accept_connections(
     (router, limits): (Router, RequestLimits),
     stop: impl Future<Output = ()>,
 ) {
-    let open = GracefulShutdown::new();
+    let stopping = watch::Sender::new(false);
     let refuser = ConnectionRefuser::new();
     let mut stop = std::pin::pin!(stop);
     loop {
@@ -119,7 +119,9 @@ pub(crate) async fn accept_connections(
                     continue;
                 };
                 match table.admit(peer.id, !listeners.has_password) {
-                    Some(handle) => serve_connection(socket, peer, handle, serving, &open),
+                    Some(handle) => {
+                        serve_connection(socket, peer, handle, serving, stopping.subscribe())
+                    }
                     None => refuser.refuse(socket, ConnectionRefusal::Full),
                 }
             }
@@ -129,7 +131,9 @@ pub(crate) async fn accept_connections(
                     continue;
                 };
                 match table.admit(peer.id, true) {
-                    Some(handle) => serve_connection(socket, peer, handle, serving, &open),
+                    Some(handle) => {
+                        serve_connection(socket, peer, handle, serving, stopping.subscribe())
+                    }
                     None => refuser.refuse(socket, ConnectionRefusal::Full),
                 }
             }
@@ -143,7 +147,9 @@ pub(crate) async fn accept_connections(
         tokio::task::yield_now().await;
     }
     drop(listeners);
-    open.shutdown().await;
+    stopping.send_replace(true);
+    // Every connection holds a receiver.
+    stopping.closed().await;
 }
 
 /// True if only the connection that was about to be accepted is gone.

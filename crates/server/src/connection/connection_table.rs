@@ -1,8 +1,8 @@
 //! The table of open connections: how many there may be, and which one makes way for another.
 //!
-//! The number of connections is kept below the number of files this process may open, so that the
-//! server can always open its own. When the table is full, a peer with fewer connections gets the place
-//! of one with more; connections that have shown no password go first, idle ones before active ones.
+//! Connections, terminals and locks on files share the files this process may open, so that the server
+//! can always open its own. When the table is full, a peer with fewer connections gets the place
+//! of one with more; connections without a password are closed first, idle ones before active ones.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -12,14 +12,41 @@ use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::sync::Notify;
 
 use crate::peer::PeerId;
+use crate::settings::RequestLimits;
 
 /// Files the server opens besides the sockets of connections.
 const RESERVED_FILES: u64 = 1_024;
 
-/// Raises the limit on open files so that `connections` fit, as far as this user may, and returns how
-/// many connections do fit.
-pub(crate) fn raise_file_limit(connections: usize) -> usize {
-    let wanted = RESERVED_FILES + connections as u64;
+/// Descriptors that a terminal and its program's supervisor cost.
+const FILES_PER_TERMINAL: usize = 8;
+
+/// How much of what costs descriptors fits into the limit on open files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct FileBudget {
+    pub(crate) connections: usize,
+    pub(crate) terminals: usize,
+    pub(crate) file_locks: usize,
+}
+
+impl FileBudget {
+    /// What `limits` allow, or less, so that enough files are left to the server itself.
+    fn within(files: Option<u64>, limits: &RequestLimits) -> Self {
+        let RequestLimits { connections, terminals, file_locks, .. } = *limits;
+        let Some(files) = files else { return Self { connections, terminals, file_locks } };
+        let rest = files - RESERVED_FILES.min(files / 2);
+        let rest = usize::try_from(rest).unwrap_or(usize::MAX);
+        let terminals = terminals.min(rest / 4 / FILES_PER_TERMINAL);
+        let file_locks = file_locks.min(rest / 4);
+        let rest = rest - terminals * FILES_PER_TERMINAL - file_locks;
+        Self { connections: connections.min(rest).max(1), terminals, file_locks }
+    }
+}
+
+/// Raises the limit on open files so that everything in `limits` fits, as far as this user may, and returns
+/// what does fit.
+pub(crate) fn raise_file_limit(limits: &RequestLimits) -> FileBudget {
+    let files = limits.terminals * FILES_PER_TERMINAL + limits.file_locks + limits.connections;
+    let wanted = RESERVED_FILES + files as u64;
     let Rlimit { mut current, maximum } = getrlimit(Resource::Nofile);
     let raised = maximum.map_or(wanted, |most| most.min(wanted));
     if current.is_some_and(|now| now < raised) {
@@ -28,18 +55,15 @@ pub(crate) fn raise_file_limit(connections: usize) -> usize {
             Err(error) => tracing::warn!("the limit on open files cannot be raised: {error}"),
         }
     }
-    let fitting = connections_within(current);
-    if fitting < connections {
-        tracing::info!("at most {fitting} connections: the limit on open files allows no more");
+    let fitting = FileBudget::within(current, limits);
+    let FileBudget { connections, terminals, .. } = fitting;
+    if (connections, terminals) != (limits.connections, limits.terminals) {
+        tracing::info!(
+            "at most {connections} connections and {terminals} terminals: the limit on open files \
+             allows no more"
+        );
     }
-    fitting.min(connections)
-}
-
-/// How many connections leave enough files to the server itself.
-fn connections_within(files: Option<u64>) -> usize {
-    let Some(files) = files else { return usize::MAX };
-    let reserved = RESERVED_FILES.min(files / 2);
-    usize::try_from(files - reserved).unwrap_or(usize::MAX).max(1)
+    fitting
 }
 
 /// All open connections.
@@ -70,7 +94,7 @@ struct ConnectionEntry {
 }
 
 impl ConnectionEntry {
-    /// What goes first when the table is full: the smallest.
+    /// What is closed first when the table is full: the smallest.
     fn eviction_rank(&self) -> (bool, bool) {
         (self.is_authenticated(), self.active.load(Ordering::Relaxed) > 0)
     }
@@ -187,19 +211,19 @@ impl ConnectionHandle {
     }
 
     /// Done when the connection has to make way for another one.
-    pub(super) async fn wait_for_eviction(&self) {
+    pub(crate) async fn wait_for_eviction(&self) {
         self.entry.evicted.notified().await;
     }
 
     /// Marks the connection as active until the result is dropped.
-    pub(super) fn begin_request(&self) -> ActiveRequest {
+    pub(crate) fn begin_request(&self) -> ActiveRequest {
         self.entry.active.fetch_add(1, Ordering::Relaxed);
         ActiveRequest { entry: self.entry.clone() }
     }
 }
 
 /// A request that is being answered.
-pub(super) struct ActiveRequest {
+pub(crate) struct ActiveRequest {
     entry: Arc<ConnectionEntry>,
 }
 
@@ -236,10 +260,23 @@ mod tests {
 
     #[test]
     fn connection_limit_reserves_files_for_the_server() {
-        assert_eq!(connections_within(Some(20_000)), 20_000 - 1_024);
-        assert_eq!(connections_within(Some(256)), 128);
-        assert_eq!(connections_within(Some(0)), 1);
-        assert_eq!(connections_within(None), usize::MAX);
+        let limits = RequestLimits::default();
+        let within = |files: Option<u64>| {
+            let FileBudget { connections, terminals, file_locks } =
+                FileBudget::within(files, &limits);
+            (connections, terminals, file_locks)
+        };
+        let all = (limits.connections, limits.terminals, limits.file_locks);
+        assert_eq!(within(None), all);
+        assert_eq!(within(Some(20_000)), all);
+        assert_eq!(within(Some(0)), (1, 0, 0));
+        for files in [256, 1_024, 2_048, 4_096] {
+            let (connections, terminals, locks) = within(Some(files));
+            assert!(terminals >= 4 && locks >= 16, "{files}: {terminals} {locks}");
+            let used = connections + terminals * FILES_PER_TERMINAL + locks;
+            let reserved = RESERVED_FILES.min(files / 2);
+            assert_eq!(used as u64 + reserved, files);
+        }
     }
 
     #[test]

@@ -8,10 +8,14 @@ mod active_body;
 mod connection_table;
 mod refusal;
 mod serve_connection;
+mod stream_socket;
 mod unix_socket;
 mod write_timeout;
 
 pub(crate) use accept_loop::{Listeners, accept_connections};
 pub(crate) use connection_table::{ConnectionHandle, ConnectionTable, raise_file_limit};
+#[cfg(test)]
+pub(crate) use stream_socket::tests as stream_socket_tests;
+pub(crate) use stream_socket::{DeliveryOutcome, RingMark, StreamSocket, encode_chunk};
 pub(crate) use unix_socket::UnixSocket;
 pub use unix_socket::UnixSocketError;

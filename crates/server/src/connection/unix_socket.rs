@@ -97,8 +97,15 @@ impl UnixSocket {
         paths: &[PathBuf],
     ) -> Result<(Self, UnixListener), UnixSocketError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let opened = rustix::fs::open(directory, flags, Mode::empty())
-            .map_err(|errno| io_error(directory, errno.into()))?;
+        let opened = rustix::fs::open(directory, flags, Mode::empty()).map_err(|errno| {
+            let missing = format!("the directory {} does not exist", directory.display());
+            match (errno, paths.first()) {
+                (rustix::io::Errno::NOENT, Some(path)) => {
+                    io_error(path, io::Error::new(io::ErrorKind::NotFound, missing))
+                }
+                _ => io_error(directory, errno.into()),
+            }
+        })?;
         check_directory(directory)?;
         let io = |errno: rustix::io::Errno| io_error(directory, errno.into());
         rustix::fs::flock(&opened, FlockOperation::LockExclusive).map_err(io)?;

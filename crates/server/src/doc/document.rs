@@ -18,6 +18,8 @@ pub(crate) fn openapi_document() -> Result<&'static str, serde_json::Error> {
     merge_tables(&mut whole, document_head());
     let mut whole = Value::Object(whole);
     add_guard_responses(&mut whole);
+    add_actor_filters(&mut whole);
+    type_sent_parts(&mut whole);
     tighten_id_patterns(&mut whole);
     Ok(DOCUMENT.get_or_init(|| whole.to_string()))
 }
@@ -54,6 +56,10 @@ fn add_guard_responses(whole: &mut Value) {
         let said = json!({ "description": description, "content": content });
         whole["components"]["responses"][&name] = said;
     }
+    whole["components"]["responses"]["Refusal503"]["headers"]["Retry-After"] = json!({
+        "description": "Seconds after which the database may take the request again",
+        "schema": { "type": "integer" },
+    });
     let items = whole["paths"].as_object_mut().into_iter().flat_map(Map::values_mut);
     for operation in items.filter_map(Value::as_object_mut).flat_map(Map::values_mut) {
         let takes = operation["requestBody"].is_object();
@@ -64,7 +70,39 @@ fn add_guard_responses(whole: &mut Value) {
     }
 }
 
-/// Says of every id what it is made of: `^ses` alone would allow anything behind it.
+/// The lists of sessions take one more filter than OpenCode's.
+fn add_actor_filters(whole: &mut Value) {
+    for path in ["/session", "/experimental/session", "/api/session"] {
+        let list = &mut whole["paths"][path]["get"]["parameters"];
+        if let Some(parameters) = list.as_array_mut() {
+            parameters.push(json!({ "name": "actor", "in": "query", "required": false,
+                "description": "Created by this actor", "schema": { "type": "string" } }));
+        }
+    }
+}
+
+/// A part that a driver sends is one of OpenCode's, without the ids that its path names, and with or without its own.
+fn type_sent_parts(whole: &mut Value) {
+    let schemas = &mut whole["components"]["schemas"];
+    let kinds = schemas["Part"]["anyOf"].as_array().cloned().unwrap_or_default();
+    let mut sent = Vec::new();
+    for kind in &kinds {
+        let path = kind["$ref"].as_str().unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        let mut kind = schemas[name].clone();
+        if let Some(properties) = kind["properties"].as_object_mut() {
+            properties.retain(|name, _| name != "sessionID" && name != "messageID");
+        }
+        if let Some(required) = kind["required"].as_array_mut() {
+            required.retain(|name| name != "sessionID" && name != "messageID" && name != "id");
+        }
+        sent.push(kind);
+    }
+    let part = &mut schemas["TurnstonePart"];
+    *part = json!({ "description": part["description"], "anyOf": sent });
+}
+
+/// Gives the pattern of every id in full: `^ses` alone would allow anything after it.
 fn tighten_id_patterns(value: &mut Value) {
     match value {
         Value::Object(map) => {
@@ -123,6 +161,19 @@ mod tests {
             Value::Array(list) => list.iter().for_each(|inner| references(inner, found)),
             Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => {}
         }
+    }
+
+    #[test]
+    fn sent_parts_are_typed_as_the_stored_ones() {
+        let whole: Value = serde_json::from_str(openapi_document().expect("read")).expect("read");
+        let schemas = &whole["components"]["schemas"];
+        let sent = schemas["TurnstonePart"]["anyOf"].as_array().expect("kinds");
+        assert_eq!(sent.len(), schemas["Part"]["anyOf"].as_array().expect("kinds").len());
+        let text = &sent[0];
+        assert_eq!(text["required"], json!(["type", "text"]));
+        assert!(text["properties"]["id"].is_object() && text["properties"]["sessionID"].is_null());
+        let metadata = &schemas["TurnstoneToolEnd"]["properties"]["metadata"];
+        assert_eq!(metadata["$ref"], "#/components/schemas/TurnstoneToolMetadata");
     }
 
     #[test]

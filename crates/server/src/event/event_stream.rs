@@ -15,12 +15,14 @@ use turnstone_core::id::IdClock;
 use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_store::FeedCache;
 
+use super::direct_delivery::DirectStream;
 use super::event_id::{self, StreamPosition, event_id};
 use super::event_ring::RingRead;
 use super::hub::{EventHub, HubShared, WakeSignal};
 use super::stream_event::{StreamEvent, WireEvent, control_frame};
 use super::stream_progress::{READING_LOG, StreamProgress};
 use super::stream_quota::StreamSlot;
+use crate::connection::{RingMark, StreamSocket};
 use crate::error::ApiError;
 use crate::peer::PeerId;
 
@@ -42,6 +44,8 @@ pub(crate) struct StreamSubscription {
     pub(crate) directory: Option<String>,
     /// Where it was before; none: it is new.
     pub(crate) after: Option<StreamPosition>,
+    /// Where frames can be sent directly.
+    pub(crate) socket: Option<Arc<StreamSocket>>,
 }
 
 /// Where the next frames come from.
@@ -58,8 +62,31 @@ struct EventStream {
     wake_signal: watch::Receiver<WakeSignal>,
     beat: Interval,
     line: EventStreamState,
+    direct: Option<DirectStreamGuard>,
     /// Counts this stream while it lives.
     _seat: StreamSlot,
+}
+
+/// A stream that is sent events directly, as long as this value lives.
+struct DirectStreamGuard {
+    shared: Arc<HubShared>,
+    stream: Arc<DirectStream>,
+}
+
+impl DirectStreamGuard {
+    fn new(shared: &Arc<HubShared>, stream: DirectStream) -> Self {
+        let stream = Arc::new(stream);
+        shared.direct_streams().add(stream.clone());
+        Self { shared: shared.clone(), stream }
+    }
+}
+
+impl Drop for DirectStreamGuard {
+    fn drop(&mut self) {
+        self.shared.direct_streams().remove(&self.stream);
+        // What comes next on the connection is another response.
+        self.stream.socket.end_wait();
+    }
 }
 
 /// How far a stream is.
@@ -103,7 +130,7 @@ impl EventHub {
     /// Opens a stream.
     pub(crate) async fn open_stream(
         &self,
-        listener: StreamSubscription,
+        mut listener: StreamSubscription,
     ) -> Result<Response, ApiError> {
         let shared = self.shared.clone();
         let seat = shared.acquire_stream_slot(listener.peer)?;
@@ -123,7 +150,14 @@ impl EventHub {
         beat.reset();
         let mut line = EventStreamState::new(source, place, shared.progress());
         line.is_new = listener.wire == StreamFormat::Global && listener.after.is_none();
-        let mut flow = EventStream { shared, listener, wake_signal, beat, line, _seat: seat };
+        let direct = listener.socket.take().map(|socket| {
+            let (format, directory) = (listener.wire, listener.directory.clone());
+            let progress = line.progress.clone();
+            let stream = DirectStream { socket, format, directory, progress };
+            DirectStreamGuard::new(&shared, stream)
+        });
+        let mut flow =
+            EventStream { shared, listener, wake_signal, beat, line, direct, _seat: seat };
         flow.queue_control("server.connected");
         if flow.listener.wire == StreamFormat::Api {
             flow.queue_control("server.heartbeat");
@@ -179,9 +213,8 @@ impl EventStream {
         match self.shared.with_ring(|ring| ring.read(from, RING_BATCH)) {
             RingRead::Next(next, _) if next.is_empty() => {
                 self.line.progress.store(from, Ordering::Relaxed);
-                tokio::select! {
-                    _ = self.wake_signal.changed() => {}
-                    _ = self.beat.tick() => self.queue_control("server.heartbeat"),
+                if self.wait_for_events(from).await {
+                    self.queue_control("server.heartbeat");
                 }
             }
             RingRead::Next(next, to) => {
@@ -197,6 +230,33 @@ impl EventStream {
                 self.line.source = FrameSource::Log;
             }
         }
+    }
+
+    /// Waits until there are events from number `from` on which this stream has to send itself, or a heartbeat is due:
+    /// then returns true.
+    async fn wait_for_events(&mut self, from: u64) -> bool {
+        let Some(direct) = &self.direct else {
+            return tokio::select! {
+                _ = self.wake_signal.changed() => false,
+                _ = self.beat.tick() => true,
+            };
+        };
+        let (socket, cursor) = (&direct.stream.socket, self.line.position.cursor);
+        // A stream that has read the log further than the ring reaches must leave out what it has sent.
+        let is_ahead = self.shared.with_ring(|ring| cursor > ring.end());
+        socket.begin_wait(RingMark { number: from, cursor }, !is_ahead);
+        let is_last = self.shared.with_ring(|ring| ring.next_number() == from);
+        let is_due = is_last
+            && !self.wake_signal.borrow().is_closed
+            && tokio::select! {
+                () = std::future::poll_fn(|cx| socket.poll_woken(cx)) => false,
+                _ = self.beat.tick() => true,
+            };
+        if let Some(mark) = socket.end_wait() {
+            self.line.source = FrameSource::Ring(mark.number);
+            self.advance_to(mark.cursor);
+        }
+        is_due
     }
 
     /// Reads on in the log, or goes over to the ring once that reaches back to here.
@@ -227,7 +287,7 @@ impl EventStream {
             let number = self.shared.with_ring(|ring| ring.number_after(place.cursor));
             self.line.source = number.map_or(FrameSource::Log, FrameSource::Ring);
         } else if place.cursor > end {
-            // A place this log never reached: of what happened since nothing can be said.
+            // A position this log never reached: what happened since is unknown.
             self.line.position = StreamPosition::after(end);
             self.queue_resync(end, (self.shared.clock)());
         }

@@ -10,13 +10,15 @@ use turnstone_core::time::{EpochMillis, LogCursor};
 use turnstone_engine::Engine;
 use turnstone_store::Context;
 
+use super::direct_delivery::DirectStreams;
 use super::event_id;
-use super::event_ring::{EventRing, RingBounds};
+use super::event_ring::{EventRing, RingBounds, RingRead};
 use super::log_follower::{self, LogFollower};
 use super::recent_events::RecentEventsCache;
 use super::stream_event::{EventScope, StreamEvent, WireEvent};
 use super::stream_progress::StreamProgress;
 use super::stream_quota::{StreamQuota, StreamSlot};
+use crate::connection::RingMark;
 use crate::error::ApiError;
 use crate::peer::PeerId;
 
@@ -49,6 +51,7 @@ struct HubMemory {
     ring: Mutex<Option<EventRing>>,
     recent: RecentEventsCache,
     progress: StreamProgress,
+    direct: DirectStreams,
 }
 
 /// How many may do what at a time.
@@ -137,6 +140,7 @@ impl EventHub {
     /// Ends all streams: the server stops.
     pub(crate) fn close(&self) {
         self.shared.wake.send_modify(|signal| signal.is_closed = true);
+        self.shared.direct_streams().wake_all();
         // The thread that follows the log notices it at once.
         self.shared.engine.store().commit_watch().wake_local();
     }
@@ -172,6 +176,11 @@ impl HubShared {
         &self.memory.progress
     }
 
+    /// The streams that are sent events directly.
+    pub(super) fn direct_streams(&self) -> &DirectStreams {
+        &self.memory.direct
+    }
+
     /// What was touched lately, up to `upto`. Waits for the disk.
     pub(super) fn recent_events(
         &self,
@@ -180,7 +189,8 @@ impl HubShared {
         self.memory.recent.up_to(self, upto)
     }
 
-    /// Puts into the ring what `make` makes of its end, and tells the streams.
+    /// Puts into the ring what `make` makes of its end, and sends it to the streams. One caller at a time: each has
+    /// the follower locked.
     pub(super) fn push_events(&self, make: impl FnOnce(LogCursor) -> Vec<StreamEvent>) {
         let mut guard = lock(&self.memory.ring);
         let Some(ring) = guard.as_mut() else { return };
@@ -188,10 +198,19 @@ impl HubShared {
         for event in make(ring.end()) {
             ring.push(event);
         }
-        let next = ring.next_number();
+        let (next, cursor) = (ring.next_number(), ring.end());
+        if next == before {
+            return;
+        }
+        let pushed = ring.read(before, usize::MAX);
         drop(guard);
-        if next != before {
-            self.wake.send_modify(|signal| signal.next = next);
+        self.wake.send_modify(|signal| signal.next = next);
+        match pushed {
+            RingRead::Next(events, _) => {
+                let to = RingMark { number: next, cursor };
+                self.memory.direct.deliver(&events, before, to);
+            }
+            RingRead::Behind => self.memory.direct.wake_all(),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! One thread follows the log, translates each event into what OpenCode's clients read, and puts it
 //! into a ring; every stream reads from there what it is to see, so a thousand streams cost a thousand
-//! positions. A stream that falls out of the ring reads the log from where it was. Nothing here is
+//! positions. Streams that wait are sent new events by the thread that has them ([`direct_delivery`]); their
+//! tasks sleep on. A stream that falls out of the ring reads the log from where it was. Nothing here is
 //! ever waited for by a writer.
 //!
 //! Events of the log are published by being written. Other events, such as a toast for the
@@ -15,6 +16,7 @@
 //!
 //! Such an event reaches the streams that are open now, in order with the log, and no later stream.
 
+mod direct_delivery;
 mod event_id;
 mod event_ring;
 mod event_stream;

@@ -57,7 +57,10 @@ fn load_recent(
     now: EpochMillis,
 ) -> turnstone_store::Result<Arc<[StreamEvent]>> {
     let (ctx, since) = (shared.context(), now.plus(-RECENT_MS));
-    let events = shared.engine.store().read(&ctx, |r| r.feed().recent(upto, since, MAX_EVENTS))?;
+    let events = shared
+        .engine
+        .store()
+        .read(&ctx, |r| r.feed().latest_states_since(upto, since, MAX_EVENTS))?;
     let mut bytes = 0;
     let mut recent = Vec::with_capacity(events.len());
     // The newest first: if it is too much, it is the old that is left out.

@@ -5,6 +5,7 @@ use std::sync::{Arc, OnceLock};
 use axum::body::Bytes;
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
+use turnstone_core::lone_surrogates::encode_json;
 use turnstone_core::time::{EpochMillis, LogCursor};
 
 use super::event_id::StreamPosition;
@@ -13,7 +14,7 @@ use super::event_id::StreamPosition;
 const GLOBAL_DIRECTORY: &str = "global";
 
 /// The form of a stream.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum StreamFormat {
     /// `/event`: one directory.
     Instance,
@@ -48,7 +49,7 @@ pub(crate) struct WireEvent {
     pub(crate) id: String,
     /// Its type, e.g. `session.updated`.
     pub(crate) kind: String,
-    /// What there is to say of it, as JSON.
+    /// Its properties, as JSON.
     pub(crate) properties: String,
     /// Its number, if OpenCode numbers it.
     pub(crate) numbered: Option<SyncNumber>,
@@ -227,6 +228,7 @@ fn json_string(text: &str) -> String {
 
 /// A frame of a stream, with the place after it if there is one to come back to.
 pub(crate) fn sse_frame(place: Option<StreamPosition>, json: &str) -> Bytes {
+    let json = encode_json(json);
     match place {
         Some(place) => format!("id: {place}\ndata: {json}\n\n").into(),
         None => format!("data: {json}\n\n").into(),

@@ -1,9 +1,11 @@
 //! The hub by itself, without a socket.
 
+use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use axum::response::Response;
+use futures_util::FutureExt as _;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
 use turnstone_core::time::EpochMillis;
@@ -11,6 +13,8 @@ use turnstone_engine::{Engine, EngineSettings, NewSession};
 use turnstone_store::{Actor, Context};
 
 use super::{EventHub, StreamFormat, StreamSubscription};
+use crate::connection::StreamSocket;
+use crate::connection::stream_socket_tests::{flush, socket_and_client};
 use crate::peer::PeerId;
 
 struct HubFixture {
@@ -44,10 +48,25 @@ impl HubFixture {
     }
 
     async fn listen(&self, wire: StreamFormat, directory: Option<&Path>) -> Response {
+        self.listen_at(wire, directory, None).await
+    }
+
+    async fn listen_at(
+        &self,
+        wire: StreamFormat,
+        directory: Option<&Path>,
+        socket: Option<Arc<StreamSocket>>,
+    ) -> Response {
         let directory = directory.map(|at| at.to_string_lossy().into_owned());
         let opened = self
             .hub
-            .open_stream(StreamSubscription { peer: PeerId::User(1), wire, directory, after: None })
+            .open_stream(StreamSubscription {
+                peer: PeerId::User(1),
+                wire,
+                directory,
+                after: None,
+                socket,
+            })
             .await;
         opened.expect("a stream")
     }
@@ -124,6 +143,33 @@ fn global_stream_has_directories_and_ends_when_hub_closes() {
         assert_eq!(edited["project"], made["project"]);
         assert_eq!(find("global.disposed").expect("told")["directory"], "global");
         assert!(find("project.updated").is_some_and(|event| event["directory"] == "global"));
+    });
+}
+
+#[test]
+fn waiting_stream_is_sent_events_while_its_task_sleeps() {
+    block_on(async {
+        let home = hub_fixture();
+        let (mut socket, write_side, mut client) = socket_and_client().await;
+        let here = Some(home.project.as_path());
+        let stream = home.listen_at(StreamFormat::Instance, here, Some(write_side)).await;
+        let mut body = stream.into_body();
+        let first = body.frame().await.expect("a frame").expect("read");
+        assert!(first.into_data().is_ok_and(|data| data.ends_with(b"\n\n")));
+        assert!(body.frame().now_or_never().is_none(), "nothing happened yet");
+        flush(&mut socket).await;
+        for title in ["one", "two"] {
+            home.create(title);
+            let (mut received, mut buffer) = (String::new(), [0; 1024]);
+            while !received.contains(title) || !received.ends_with("\n\n\r\n") {
+                let count = client.read(&mut buffer).expect("read");
+                received.push_str(std::str::from_utf8(&buffer[..count]).expect("text"));
+            }
+            assert!(received.contains("data: {"), "{received}");
+        }
+        assert!(body.frame().now_or_never().is_none(), "it has nothing to send itself");
+        home.hub.close();
+        assert!(body.frame().await.is_none());
     });
 }
 

@@ -7,7 +7,7 @@ use turnstone_store::{Context, FeedEvent, HeadDelta, SessionDelta, StoreError};
 use super::event_id::switch_message_id;
 use super::v2_event::{V2Payload, v2_payload};
 
-/// What an event of a session says of it.
+/// What an event changes of its session.
 ///
 /// There a switch is a message of its own. Here it is none: its name is made of the place of the event, so
 /// it is the same whenever it is read. The position of a session is sent without the diff against the

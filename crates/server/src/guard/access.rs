@@ -35,7 +35,7 @@ enum Access {
 
 use Access::{Clients, Person, Runners};
 
-/// Every route that changes something, except the calls of a turn.
+/// Every route that changes something, except the calls of a turn that are a `POST`.
 const CHANGES: &[(&str, &str, Access)] = &[
     ("POST", "/session", Runners),
     ("PATCH", "/session/{session}", Runners),
@@ -81,6 +81,14 @@ const CHANGES: &[(&str, &str, Access)] = &[
     ("POST", "/tui/show-toast", Person),
     ("POST", "/tui/publish", Person),
     ("POST", "/tui/select-session", Person),
+    ("POST", "/pty", Person),
+    ("PUT", "/pty/{pty}", Person),
+    ("DELETE", "/pty/{pty}", Person),
+    ("POST", "/pty/{pty}/connect-token", Person),
+    ("POST", "/api/pty", Person),
+    ("PUT", "/api/pty/{pty}", Person),
+    ("DELETE", "/api/pty/{pty}", Person),
+    ("POST", "/api/pty/{pty}/connect-token", Person),
     ("POST", "/api/session", Clients),
     ("POST", "/api/session/{session}/prompt", Clients),
     ("POST", "/api/session/{session}/compact", Clients),
@@ -100,6 +108,12 @@ const CHANGES: &[(&str, &str, Access)] = &[
     ("DELETE", "/turnstone/runner/{runner}", Runners),
     ("POST", "/turnstone/session/{session}/turn", Runners),
     ("POST", "/turnstone/session/{session}/resume", Runners),
+    ("PUT", "/turnstone/session/{session}/turn/{turn}/todo", Runners),
+    ("PUT", "/turnstone/session/{session}/turn/{turn}/title", Runners),
+    ("PUT", "/turnstone/session/{session}/turn/{turn}/summary", Runners),
+    ("PUT", "/turnstone/session/{session}/turn/{turn}/step/{message}/usage", Runners),
+    ("DELETE", "/turnstone/session/{session}/turn/{turn}/retry", Runners),
+    ("DELETE", "/turnstone/session/{session}/turn/{turn}/file/lock", Runners),
     ("POST", "/turnstone/session/{session}/undo", Runners),
     ("POST", "/turnstone/session/{session}/redo", Runners),
     ("POST", "/turnstone/session/{session}/jump", Runners),
@@ -150,6 +164,9 @@ const READS_WITHOUT_PLACE: &[&str] = &[
     "/turnstone/runner/{runner}/inbox",
     "/turnstone/server",
 ];
+
+/// Reads for the person alone: what is typed into a terminal is done as the person.
+const PERSON_ONLY_READS: [&str; 2] = ["/pty/{pty}/connect", "/api/pty/{pty}/connect"];
 
 /// The calls of a turn.
 const OF_A_TURN: &str = "/turnstone/session/{session}/turn/{turn}/";
@@ -242,6 +259,9 @@ fn check_role(role: CallerRole, method: &Method, route: &str) -> Result<(), ApiE
 
 fn find_access(method: &Method, route: &str) -> Access {
     if reads(method) {
+        if PERSON_ONLY_READS.contains(&route) {
+            return Person;
+        }
         let is_open = route.contains("{session}")
             || READS_IN_DIRECTORY.contains(&route)
             || READS_WITHOUT_PLACE.contains(&route);
@@ -264,6 +284,8 @@ mod tests {
         assert_eq!(find_access(&Method::PUT, "/session/{session}"), Person);
         assert_eq!(find_access(&Method::GET, "/a/route/that/is/new"), Clients);
         assert_eq!(find_access(&Method::GET, "/turnstone/log"), Clients);
+        assert_eq!(find_access(&Method::GET, "/pty/{pty}"), Clients);
+        assert_eq!(find_access(&Method::GET, "/pty/{pty}/connect"), Person);
         assert_eq!(find_access(&Method::GET, "/turnstone/session/{session}/log"), Runners);
         let of_a_turn = "/turnstone/session/{session}/turn/{turn}/tool";
         assert_eq!(find_access(&Method::POST, of_a_turn), Runners);

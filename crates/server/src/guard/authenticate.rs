@@ -12,6 +12,7 @@ use crate::app::AppState;
 use crate::connection::ConnectionHandle;
 use crate::error::ApiError;
 use crate::peer::{ConnectionPeer, Transport};
+use crate::pty::requested_ticket;
 
 /// A request that is not let through.
 pub(super) struct AuthRejection {
@@ -45,6 +46,12 @@ pub(super) fn authenticate(app: &AppState, request: &Request) -> Result<(), Box<
         Some(wanted) if !is_own => password::check_credentials(wanted, request),
         Some(_) | None => CredentialCheck::Right,
     };
+    // A page cannot send the password with the request that opens a WebSocket.
+    let ticket = requested_ticket(request.uri());
+    let ticket = ticket.filter(|_| presented == CredentialCheck::Nothing);
+    let is_ticket_valid =
+        ticket.as_ref().is_some_and(|ticket| app.terminals().is_valid_ticket(ticket, now));
+    let presented = if is_ticket_valid { CredentialCheck::Right } else { presented };
     let is_known = presented == CredentialCheck::Right;
     let rate = if is_known { &rates.authenticated } else { &rates.anonymous };
     if peer.is_some_and(|peer| !rate.try_acquire(peer.id, now)) {
@@ -56,6 +63,9 @@ pub(super) fn authenticate(app: &AppState, request: &Request) -> Result<(), Box<
                 connection.set_authenticated();
             }
             Ok(())
+        }
+        CredentialCheck::Nothing if ticket.is_some() => {
+            Err(AuthRejection::immediate(StatusCode::FORBIDDEN.into_response()))
         }
         CredentialCheck::Nothing => {
             Err(AuthRejection::immediate(unauthorized(request.uri().path())))

@@ -1,4 +1,4 @@
-//! What the kernel tells of one TCP socket, and when that is an answer.
+//! What the kernel reports of one TCP socket, and when that identifies a peer.
 
 /// The number of the state ESTABLISHED.
 pub(super) const ESTABLISHED: u8 = 1;

@@ -146,7 +146,7 @@ fn can_answer_show_outcome(
     })?;
     let Some(MessageWithParts { message, .. }) = last else { return Ok(false) };
     let MessageBody::Assistant(said) = message.body else { return Ok(false) };
-    // After calls another answer was to come, and none that is whole can tell of a failure.
+    // After calls another answer was to come, and a complete one cannot report a failure.
     let was_over = said.finish.as_deref() != Some(TOOL_CALLS) && outcome != TurnOutcome::Failed;
     Ok(said.time.completed.is_none() || was_over)
 }

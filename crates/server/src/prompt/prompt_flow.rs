@@ -170,6 +170,7 @@ fn store_new_prompt(
     }
     check_can_set_rules(app, ctx, Some(id), &asked.tool_rules())?;
     let place = find_project_directory(app, ctx, Path::new(&session.directory))?;
+    app.watch_directory(Path::new(&session.directory));
     let choice = choose_agent(app, ctx, &session, place.as_ref(), &asked.requested_agent)?;
     let root = place.map_or_else(|| session.directory.clone().into(), |place| place.root);
     let ExpandedPrompt { parts, failures } = expand_parts(&root, &asked.parts);

@@ -11,7 +11,7 @@ use turnstone_store::PromptDelivery;
 
 use super::agent_choice::RequestedAgent;
 use crate::error::ApiError;
-use crate::request_input::JsonFields;
+use crate::request_input::{JsonFields, quote_value};
 
 /// What a client may put into a prompt.
 const EXPECTED_PART_TYPES: &str = "{ readonly \"type\": \"text\", ... } | { readonly \"type\": \"file\", ... } | \
@@ -109,7 +109,7 @@ impl PromptInput {
             },
             no_reply: fields.flag("noReply")?,
             tools,
-            format: fields.read("format", "OutputFormat")?,
+            format: read_format(&mut fields)?,
             system: fields.text("system")?,
             parts,
             delivery: read_delivery(&mut fields)?,
@@ -124,6 +124,35 @@ impl PromptInput {
         };
         self.tools.iter().flatten().filter_map(rule).collect()
     }
+}
+
+/// Reads the wanted form of the answer: plain text, or JSON by a schema.
+fn read_format(fields: &mut JsonFields) -> Result<Option<Value>, ApiError> {
+    let Some(value) = fields.take("format") else { return Ok(None) };
+    if !value.is_object() {
+        return Err(fields.invalid_field("format", "OutputFormat | null", &value));
+    }
+    let invalid = |place: &str, message: &str| {
+        Err(ApiError::invalid_payload(format!("{message}\n  at [\"format\"]{place}")))
+    };
+    match value["type"].as_str() {
+        Some("text") => {}
+        Some("json_schema") => match (value.get("schema"), value.get("retryCount")) {
+            (None, _) => return invalid("[\"schema\"]", "Missing key"),
+            (Some(Value::Object(_)), None | Some(Value::Null)) => {}
+            (Some(Value::Object(_)), Some(count)) if count.is_u64() => {}
+            (Some(Value::Object(_)), Some(count)) => {
+                let message = format!("Expected an integer, got {}", quote_value(count));
+                return invalid("[\"retryCount\"]", &message);
+            }
+            (Some(schema), _) => {
+                let message = format!("Expected JSONSchema, got {}", quote_value(schema));
+                return invalid("[\"schema\"]", &message);
+            }
+        },
+        _ => return Err(fields.invalid_field("format", "OutputFormat", &value)),
+    }
+    Ok(Some(value))
 }
 
 /// `model` as an object with provider and model.

@@ -4,6 +4,7 @@ use axum::body::Bytes;
 use axum::extract::{FromRequest, Request};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
+use turnstone_core::lone_surrogates::decode_json;
 
 use super::json_fields::JsonFields;
 use crate::app::AppState;
@@ -56,7 +57,12 @@ async fn read_json(request: Request, app: &AppState) -> Result<Option<Value>, Ap
         let message = format!("a body may hold {} values", limits.values);
         return Err(ApiError::tagged(StatusCode::PAYLOAD_TOO_LARGE, "TooLargeError", &message));
     }
-    match serde_json::from_slice(&bytes) {
+    let parsed = match std::str::from_utf8(&bytes) {
+        Ok(text) => serde_json::from_str(&decode_json(text)),
+        // The parser says where the mistake is.
+        Err(_) => serde_json::from_slice(&bytes),
+    };
+    match parsed {
         Ok(value) => Ok(Some(value)),
         Err(error) => Err(ApiError::invalid_payload(format!("The body is not JSON: {error}"))),
     }

@@ -10,4 +10,4 @@ mod query_params;
 pub(crate) use id_params::{parse_path_id, parse_query_id};
 pub(crate) use json_body::{JsonBody, OptionalJsonBody, read_body};
 pub(crate) use json_fields::{JsonFields, quote_value};
-pub(crate) use query_params::QueryParams;
+pub(crate) use query_params::{QueryParams, format_js_number, parse_js_number};

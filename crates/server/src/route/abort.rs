@@ -61,7 +61,9 @@ fn request_stop(app: &AppState, ctx: &Context, id: &SessionId) -> Result<bool, A
         return Ok(true);
     }
     // So does another process that runs the turn.
-    let Some(turn) = app.engine().turns().claim(ctx, id, &asked)? else { return Ok(true) };
+    let Some(turn) = app.engine().turns().take_over_to_end(ctx, id, &asked)? else {
+        return Ok(true);
+    };
     // A program outside drives it, under our lease: its next call learns that the turn has ended.
     abort_driven_turn(app, ctx, &turn)?;
     Ok(false)

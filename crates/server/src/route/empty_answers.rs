@@ -13,8 +13,6 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/lsp", get(empty_list))
         .route("/formatter", get(empty_list))
         .route("/mcp", get(empty_table))
-        .route("/pty", get(empty_list))
-        .route("/pty/shells", get(empty_list))
         .route("/experimental/capabilities", get(capabilities))
         .route("/experimental/console", get(console))
         .route("/experimental/console/orgs", get(organisations))

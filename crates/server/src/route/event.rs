@@ -1,8 +1,10 @@
 //! Event streams.
 
+use std::sync::Arc;
+
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{ConnectInfo, Path, State};
+use axum::extract::{ConnectInfo, Extension, Path, State};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 use axum::response::Response;
@@ -11,12 +13,13 @@ use turnstone_core::id::SessionId;
 use turnstone_core::time::LogCursor;
 
 use crate::app::AppState;
+use crate::connection::StreamSocket;
 use crate::error::ApiError;
 use crate::event::{StreamFormat, StreamPlace, StreamSubscription, history_page};
 use crate::peer::ConnectionPeer;
 use crate::project_directory::{RequestedDirectory, find_project_directory};
 use crate::request_context::RequestContext;
-use crate::request_input::QueryParams;
+use crate::request_input::{QueryParams, format_js_number, parse_js_number};
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -52,6 +55,7 @@ async fn instance(
     ConnectInfo(peer): ConnectInfo<ConnectionPeer>,
     RequestContext(ctx): RequestContext,
     asked: RequestedDirectory,
+    socket: Option<Extension<Arc<StreamSocket>>>,
     headers: HeaderMap,
     query: QueryParams,
 ) -> Result<Response, ApiError> {
@@ -62,7 +66,8 @@ async fn instance(
     let (place, asked) = place?;
     let directory = place.map_or(asked.directory, |place| place.directory);
     let directory = Some(directory.to_string_lossy().into_owned());
-    open_stream(&app, peer, StreamFormat::Instance, directory, after).await
+    let (peer, wire, socket) = (peer.id, StreamFormat::Instance, socket.map(|socket| socket.0));
+    app.hub().open_stream(StreamSubscription { peer, wire, directory, after, socket }).await
 }
 
 /// The stream of all directories: `GET /global/event` and `GET /api/event`.
@@ -70,22 +75,16 @@ fn all_directories(format: StreamFormat) -> MethodRouter<AppState> {
     get(
         move |State(app): State<AppState>,
               ConnectInfo(peer): ConnectInfo<ConnectionPeer>,
+              socket: Option<Extension<Arc<StreamSocket>>>,
               headers: HeaderMap,
               query: QueryParams| async move {
             let after = resume_position(&headers, &query)?;
-            open_stream(&app, peer, format, None, after).await
+            let (peer, socket) = (peer.id, socket.map(|socket| socket.0));
+            let listener =
+                StreamSubscription { peer, wire: format, directory: None, after, socket };
+            app.hub().open_stream(listener).await
         },
     )
-}
-
-async fn open_stream(
-    app: &AppState,
-    peer: ConnectionPeer,
-    wire: StreamFormat,
-    directory: Option<String>,
-    after: Option<StreamPlace>,
-) -> Result<Response, ApiError> {
-    app.hub().open_stream(StreamSubscription { peer: peer.id, wire, directory, after }).await
 }
 
 /// How many events a page of history has unless the client says otherwise, and at most.
@@ -93,7 +92,7 @@ const PAGE_LIMITS: (usize, usize) = (50, 100);
 
 /// A refusal in the form of the second interface.
 fn invalid_integer(key: &str, text: &str) -> ApiError {
-    let got = text.parse::<f64>().map_or_else(|_| "NaN".to_owned(), |number| number.to_string());
+    let got = format_js_number(parse_js_number(text));
     let message = format!("Expected an integer, got {got}\n  at [\"{key}\"]");
     ApiError::tagged(StatusCode::BAD_REQUEST, "InvalidRequestError", &message)
         .with_field("kind", "Query")

@@ -57,6 +57,7 @@ async fn list(
         start: number("start"),
         search: query.non_empty("search").map(str::to_owned),
         archived: query.flag("archived")?,
+        actor: query.non_empty("actor").map(str::to_owned),
         ..SessionFilter::default()
     };
     let before = number("cursor").map(SessionPage::cursor_before);

@@ -1,4 +1,4 @@
-//! Disposal: the cache of directories is cleared, and clients are notified.
+//! Disposal: the cache of directories is cleared, terminals end, and clients are notified.
 
 use axum::extract::State;
 use axum::routing::post;
@@ -8,6 +8,7 @@ use serde_json::json;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::project_directory::RequestedDirectory;
+use crate::pty::PtyRegistry;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
@@ -22,6 +23,9 @@ async fn dispose(
 ) -> Result<Json<bool>, ApiError> {
     app.run_blocking(move |app| {
         app.project_directories().clear();
+        if let Ok(real) = fs_err::canonicalize(&asked.directory) {
+            PtyRegistry::remove_all(app, Some(&real));
+        }
         let directory = asked.directory.to_string_lossy();
         let properties = json!({ "directory": directory });
         app.hub().publish(&asked.directory, "server.instance.disposed", &properties);
@@ -34,6 +38,7 @@ async fn dispose(
 async fn dispose_all(State(app): State<AppState>) -> Result<Json<bool>, ApiError> {
     app.run_blocking(|app| {
         app.project_directories().clear();
+        PtyRegistry::remove_all(app, None);
         app.hub().publish_globally("global.disposed", json!({}));
         Ok(Json(true))
     })

@@ -28,8 +28,12 @@ async fn list(
     query: QueryParams,
 ) -> Result<(HeaderMap, String), ApiError> {
     let host = headers.get(HOST).and_then(|host| host.to_str().ok()).map(str::to_owned);
-    let limit = query.count("limit")?.filter(|limit| *limit > 0);
-    let before = query.get("before").map(str::to_owned);
+    // An empty number is none, as in JavaScript.
+    let limit = match query.find_single("limit")? {
+        Some("") => None,
+        _ => query.count("limit")?.filter(|limit| *limit > 0),
+    };
+    let before = query.find_single("before")?.filter(|text| !text.is_empty()).map(str::to_owned);
     if before.is_some() && limit.is_none() {
         return Err(ApiError::bare_bad_request());
     }

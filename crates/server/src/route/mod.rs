@@ -26,6 +26,7 @@ mod permission;
 mod project;
 mod prompt;
 mod provider;
+mod pty;
 mod question;
 mod revert;
 mod router;

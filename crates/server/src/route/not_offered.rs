@@ -8,7 +8,7 @@ use crate::app::AppState;
 use crate::error::ApiError;
 
 /// Method, path as OpenCode documents it, and what it would be; `docs/http.md` lists the same.
-const NOT_OFFERED: [(&str, &str, &str); 50] = [
+const NOT_OFFERED: [(&str, &str, &str); 38] = [
     ("PUT", "/auth/{providerID}", "signing in to providers"),
     ("DELETE", "/auth/{providerID}", "signing in to providers"),
     ("POST", "/experimental/control-plane/move-session", "moving a session"),
@@ -28,11 +28,6 @@ const NOT_OFFERED: [(&str, &str, &str); 50] = [
     ("POST", "/mcp/{name}/disconnect", "MCP"),
     ("POST", "/project/git/init", "making a repository"),
     ("POST", "/experimental/project/{projectID}/copy/generate-name", "copies of projects"),
-    ("POST", "/pty", "terminals"),
-    ("GET", "/pty/{ptyID}", "terminals"),
-    ("PUT", "/pty/{ptyID}", "terminals"),
-    ("DELETE", "/pty/{ptyID}", "terminals"),
-    ("POST", "/pty/{ptyID}/connect-token", "terminals"),
     ("POST", "/provider/{providerID}/oauth/authorize", "signing in to providers"),
     ("POST", "/provider/{providerID}/oauth/callback", "signing in to providers"),
     ("GET", "/tui/control/next", "the control queue of the terminal client"),
@@ -49,16 +44,9 @@ const NOT_OFFERED: [(&str, &str, &str); 50] = [
     ("POST", "/api/integration/attempt/{attemptID}/complete", "connecting integrations"),
     ("PATCH", "/api/credential/{credentialID}", "connecting integrations"),
     ("DELETE", "/api/credential/{credentialID}", "connecting integrations"),
-    ("POST", "/api/pty", "terminals"),
-    ("GET", "/api/pty/{ptyID}", "terminals"),
-    ("PUT", "/api/pty/{ptyID}", "terminals"),
-    ("DELETE", "/api/pty/{ptyID}", "terminals"),
-    ("POST", "/api/pty/{ptyID}/connect-token", "terminals"),
-    ("GET", "/api/pty/{ptyID}/connect", "terminals"),
     ("POST", "/experimental/project/{projectID}/copy", "copies of projects"),
     ("DELETE", "/experimental/project/{projectID}/copy", "copies of projects"),
     ("POST", "/experimental/project/{projectID}/copy/refresh", "copies of projects"),
-    ("GET", "/pty/{ptyID}/connect", "terminals"),
 ];
 
 pub(super) fn routes() -> Router<AppState> {

@@ -6,14 +6,13 @@ use axum::routing::{MethodRouter, get, post};
 use axum::{Json, Router};
 use turnstone_core::id::{PermissionId, SessionId};
 use turnstone_core::model::{PermissionReply, RequestBody, UserRequest};
-use turnstone_core::permission::{BuiltinAgent, ReplyError, RuleDirectories, agent_rules};
+use turnstone_core::permission::ReplyError;
 use turnstone_core::wire;
-use turnstone_engine::{BaseRules, PermissionError};
+use turnstone_engine::PermissionError;
 use turnstone_store::Context;
 
 use super::session::session_id;
 use crate::app::AppState;
-use crate::config::{AgentConfig, project_config, shared_rules, user_config};
 use crate::error::ApiError;
 use crate::project_directory::{ProjectDirectory, find_project_directory};
 use crate::request_context::RequestContext;
@@ -112,10 +111,10 @@ fn reply_to_request(
     message: Option<&str>,
 ) -> Result<Json<bool>, ApiError> {
     let pending = app.engine().permissions().pending(ctx, session)?;
-    let asked = pending.iter().find(|request| request.id.as_str() == id.as_str());
-    let Some(asked) = asked else { return Err(unknown_permission(id)) };
-    let base = base_rules(app, ctx, &asked.session, None)?;
-    match app.engine().permissions().reply(ctx, id, reply, message, &base) {
+    if !pending.iter().any(|request| request.id.as_str() == id.as_str()) {
+        return Err(unknown_permission(id));
+    }
+    match app.engine().permissions().reply(ctx, id, reply, message) {
         Ok(_) => {
             app.runners().notify_waiters();
             Ok(Json(true))
@@ -126,34 +125,6 @@ fn reply_to_request(
         }
         Err(error) => Err(error.into()),
     }
-}
-
-/// The rules that are not in the ledger, those of an agent among them; by default the session's.
-///
-/// What a configuration says of a single agent counts as part of that configuration, behind what it says
-/// of all agents.
-pub(super) fn base_rules(
-    app: &AppState,
-    ctx: &Context,
-    session: &SessionId,
-    agent: Option<&str>,
-) -> Result<BaseRules, ApiError> {
-    let mut base = app.engine().permissions().rules().base(ctx, session)?;
-    let session = app.engine().store().read(ctx, |r| r.sessions().get(session))?;
-    let place = find_project_directory(app, ctx, std::path::Path::new(&session.directory))?;
-    let Some(place) = place else { return Ok(base) };
-    let name = agent.or(session.agent.as_deref()).unwrap_or("build");
-    if agent.is_some() {
-        let builtin = BuiltinAgent::parse(name);
-        let rules = builtin.map(|agent| agent_rules(agent, &RuleDirectories::default()));
-        base.agent = rules.unwrap_or_default();
-    }
-    let user = user_config(app, &place.directory)?;
-    // The files among them have been read by the engine; the variables have not.
-    base.user.splice(0..0, shared_rules(&user)?);
-    base.user.extend(AgentConfig::own_rules_of(&user, name)?);
-    base.project.extend(AgentConfig::own_rules_of(&project_config(app, &place)?, name)?);
-    Ok(base)
 }
 
 fn unknown_permission(id: &PermissionId) -> ApiError {

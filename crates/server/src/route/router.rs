@@ -2,7 +2,7 @@
 
 use axum::Router;
 use axum::http::{Method, StatusCode, Uri};
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use tower_http::catch_panic::CatchPanicLayer;
 use tower_http::compression::CompressionLayer;
 use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove};
@@ -10,14 +10,15 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use super::{
     abort, agent, api, client_log, command, command_list, config, diff, empty_answers, event, file,
     find, fork, global_sessions, health, instance, message, native, not_offered, openapi, part,
-    path, permission, project, prompt, provider, question, revert, session, share, shell, status,
-    summarize, sync, tui, vcs, worktree,
+    path, permission, project, prompt, provider, pty, question, revert, session, share, shell,
+    status, summarize, sync, tui, vcs, worktree,
 };
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::guard;
 use crate::idempotency::idempotency_layer;
 use crate::request_log;
+use crate::response_encoding::encode_response;
 
 /// Smaller answers are not worth the work.
 const MIN_COMPRESSED_BYTES: u64 = 1024;
@@ -52,6 +53,7 @@ pub(crate) fn router(app: AppState) -> Router {
         .merge(project::routes())
         .merge(prompt::routes())
         .merge(provider::routes())
+        .merge(pty::routes())
         .merge(question::routes())
         .merge(revert::routes())
         .merge(session::routes())
@@ -69,6 +71,7 @@ pub(crate) fn router(app: AppState) -> Router {
     routes
         .layer(from_fn_with_state(app.clone(), idempotency_layer))
         .layer(from_fn_with_state(app.clone(), guard::restrict))
+        .layer(from_fn(encode_response))
         .layer(CompressionLayer::new().gzip(true).compress_when(worth))
         .layer(CatchPanicLayer::custom(panic_response))
         .layer(from_fn_with_state(app.clone(), guard::check_request))

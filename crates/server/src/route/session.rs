@@ -1,13 +1,16 @@
 //! Sessions: created, listed, changed, deleted.
 
+use std::ffi::OsStr;
+
 use axum::extract::State;
+use axum::http::{HeaderMap, HeaderName, HeaderValue};
 use axum::routing::get;
 use axum::{Json, Router};
 use turnstone_core::id::{SessionId, WorkspaceId};
 use turnstone_core::model::{SessionUsage, Todo};
 use turnstone_core::permission::CallerRole;
 use turnstone_core::wire;
-use turnstone_engine::{NewSession, SessionPatch};
+use turnstone_engine::{NewSession, RetainedCopies, SessionPatch};
 use turnstone_store::{SessionFilter, SessionRow};
 
 use crate::app::AppState;
@@ -16,7 +19,10 @@ use crate::project_directory::{
     RequestedDirectory, find_project_directory, open_project_directory,
 };
 use crate::request_context::RetryAwareContext;
-use crate::request_input::{JsonBody, JsonFields, OptionalJsonBody, QueryParams, parse_path_id};
+use crate::request_input::{
+    JsonBody, JsonFields, OptionalJsonBody, QueryParams, format_js_number, parse_js_number,
+    parse_path_id,
+};
 use crate::request_scope::{DirectoryRequest, SessionRequest};
 use crate::rule_setter::{check_can_set_rules, is_in_charge};
 use crate::runner_registry::check_session_reach;
@@ -45,6 +51,14 @@ pub(super) fn session_id(text: &str) -> Result<SessionId, ApiError> {
 /// `GET /session`
 async fn list(request: DirectoryRequest, query: QueryParams) -> Result<JsonTextResponse, ApiError> {
     let roots = query.flag("roots")?;
+    let limit = read_list_limit(&query)?;
+    match query.find_single("scope")? {
+        None | Some("project") => {}
+        Some(other) => return Err(query.invalid_param("scope", "\"project\"", other)),
+    }
+    for key in ["path", "start", "search", "actor"] {
+        query.find_single(key)?;
+    }
     request
         .run(move |app, ctx, asked| {
             let Some(place) = find_project_directory(app, ctx, &asked.directory)? else {
@@ -66,13 +80,31 @@ async fn list(request: DirectoryRequest, query: QueryParams) -> Result<JsonTextR
                 start: query.non_empty("start").and_then(|text| text.parse().ok()),
                 search: query.non_empty("search").map(str::to_owned),
                 archived: true,
-                actor: None,
+                actor: query.non_empty("actor").map(str::to_owned),
             };
-            let limit = query.non_empty("limit").and_then(|text| text.parse().ok());
-            let limit = limit.unwrap_or(DEFAULT_LIMIT);
             Ok(json_text_response(session_list_json(app, ctx, &filter, limit)?))
         })
         .await
+}
+
+/// How many sessions a list may have. As in JavaScript no text is zero; a text that is no number, or a
+/// negative number, counts as left out.
+fn read_list_limit(query: &QueryParams) -> Result<usize, ApiError> {
+    let Some(text) = query.find_single("limit")?.map(str::trim) else { return Ok(DEFAULT_LIMIT) };
+    if text.is_empty() {
+        return Ok(0);
+    }
+    let number = parse_js_number(text);
+    match text.parse::<usize>() {
+        Ok(limit) => Ok(limit),
+        Err(_) if !number.is_nan() && number.fract() != 0.0 => {
+            let got = format_js_number(number);
+            Err(ApiError::invalid_query(format!(
+                "Expected an integer, got {got}\n  at [\"limit\"]"
+            )))
+        }
+        Err(_) => Ok(DEFAULT_LIMIT),
+    }
 }
 
 /// Reads the fields of a new session.
@@ -112,6 +144,7 @@ async fn create(
         let engine = app.engine();
         let made =
             engine.projects().create_session_in(&ctx, project, root, &place.directory, &new)?;
+        app.watch_directory(&place.directory);
         Ok(Json(StoredJson(wire::session_info(&made, SessionUsage::default()))))
     })
     .await
@@ -158,13 +191,50 @@ async fn update(
 }
 
 /// `DELETE /session/{sessionID}`
-async fn remove(request: SessionRequest) -> Result<Json<bool>, ApiError> {
+async fn remove(
+    request: SessionRequest,
+    query: QueryParams,
+) -> Result<(HeaderMap, Json<bool>), ApiError> {
+    let waits = query.get("wait") == Some("") || query.flag("wait")?;
     request
-        .run(|app, ctx, id| {
-            app.engine().projects().delete_session(ctx, id)?;
-            Ok(Json(true))
+        .run(move |app, ctx, id| {
+            let deleted = app.engine().projects().delete_session(ctx, id)?.sessions;
+            let mut headers = HeaderMap::new();
+            if waits {
+                let erasure = app.engine().maintenance().session_erasure();
+                erasure.finish_deletions(ctx).map_err(|error| {
+                    app.in_flight().deletion_signal.notify_one();
+                    ApiError::erasure_pending(id, &error)
+                })?;
+                let copies = erasure.find_retained_copies(ctx, &deleted)?;
+                headers.extend(retained_copies_header(&copies));
+            } else {
+                app.in_flight().deletion_signal.notify_one();
+            }
+            Ok((headers, Json(true)))
         })
         .await
+}
+
+/// Names the copies that a deletion leaves; no header if there are none. What is not plain ASCII in the name
+/// of a backup is percent-encoded, as in a URL.
+fn retained_copies_header(copies: &RetainedCopies) -> Option<(HeaderName, HeaderValue)> {
+    let forks = copies.forks.iter().map(|fork| format!("fork {fork}"));
+    let names = copies.backups.iter().filter_map(|path| path.file_name());
+    let backups = names.map(|name| format!("backup {}", encode_name(name)));
+    let shares = copies.shares.iter().map(|url| format!("share {url}"));
+    let named: Vec<String> = forks.chain(backups).chain(shares).collect();
+    let value = HeaderValue::from_str(&named.join(", ")).ok().filter(|_| !named.is_empty());
+    value.map(|value| (HeaderName::from_static("x-turnstone-kept"), value))
+}
+
+fn encode_name(name: &OsStr) -> String {
+    let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~".contains(&byte);
+    let encode = |byte: &u8| match plain(*byte) {
+        true => char::from(*byte).to_string(),
+        false => format!("%{byte:02X}"),
+    };
+    name.as_encoded_bytes().iter().map(encode).collect()
 }
 
 /// `GET /session/{sessionID}/children`
@@ -190,4 +260,27 @@ async fn todos(request: SessionRequest) -> Result<Json<Vec<Todo>>, ApiError> {
     request
         .run(|app, ctx, id| Ok(Json(app.engine().store().read(ctx, |r| r.sessions().todos(id))?)))
         .await
+}
+
+#[cfg(test)]
+mod tests {
+    use std::os::unix::ffi::OsStrExt;
+
+    use super::*;
+
+    #[test]
+    fn copies_with_odd_names_are_named() {
+        let name = |bytes: &[u8]| std::path::Path::new("/b").join(OsStr::from_bytes(bytes));
+        let names: [&[u8]; 4] = [b"plain-1.db", "\u{e4} b".as_bytes(), b"line\nbreak, x", b"\xff%"];
+        let copies = RetainedCopies {
+            backups: names.into_iter().map(name).collect(),
+            ..RetainedCopies::default()
+        };
+        let (_, value) = retained_copies_header(&copies).expect("a header");
+        assert_eq!(
+            value.to_str().expect("text"),
+            "backup plain-1.db, backup %C3%A4%20b, backup line%0Abreak%2C%20x, backup %FF%25"
+        );
+        assert!(retained_copies_header(&RetainedCopies::default()).is_none());
+    }
 }

@@ -4,7 +4,8 @@ use axum::routing::post;
 use axum::{Json, Router};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::Session;
-use turnstone_engine::{CommandExecution, ShellCommandOrigin};
+use turnstone_core::permission::CallerRole;
+use turnstone_engine::{CommandExecution, RuleSubject, ShellCommandOrigin};
 use turnstone_store::Context;
 
 use super::diff::publish_diff;
@@ -76,8 +77,14 @@ fn begin_shell(
     line: SessionShellRequest,
 ) -> Result<(Session, CommandExecution), ApiError> {
     let session = app.engine().store().read(ctx, |r| r.sessions().get(id))?;
+    // What a person types is not judged by the rules for tools, as in OpenCode.
+    if ctx.role != CallerRole::Person {
+        let subject = RuleSubject::Session { session: id, agent: line.wanted.agent.as_deref() };
+        app.engine().permissions().check_command(ctx, subject, &line.command)?;
+    }
     let place = find_project_directory(app, ctx, std::path::Path::new(&session.directory))?;
     let choice = choose_agent(app, ctx, &session, place.as_ref(), &line.wanted)?;
+    app.watch_directory(std::path::Path::new(&session.directory));
     let root = place.map(|place| place.root.to_string_lossy().into_owned());
     let shell = ShellCommandOrigin {
         message: line.message,

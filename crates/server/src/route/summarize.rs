@@ -1,9 +1,13 @@
 //! Compaction: a request that a runner carries out.
 
+use std::path::Path as Directory;
+
+use axum::http::StatusCode;
 use axum::routing::post;
 use axum::{Json, Router};
-use turnstone_core::id::SessionId;
+use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{CompactionPart, ExtraFields, PartBody};
+use turnstone_store::Context;
 
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -11,6 +15,9 @@ use crate::prompt::{PartInput, PromptInput, RequestedAgent, prompt_and_wait};
 use crate::request_context::RetryAwareContext;
 use crate::request_input::JsonBody;
 use crate::request_scope::SessionRequest;
+use crate::runner_registry::has_runner;
+use crate::session_revert::check_expected_seq;
+use crate::wire_json::MessageResponse;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new().route("/session/{session}/summarize", post(summarize))
@@ -28,6 +35,9 @@ async fn summarize(
 }
 
 /// Asks for a compaction and waits until it is dealt with; without a model, by that of the session.
+///
+/// One that fails leaves nothing behind: without a runner nothing is stored, and a request whose answer
+/// is an error is removed again, with the answer.
 pub(super) async fn compact(
     app: &AppState,
     repeat: &RetryAwareContext,
@@ -35,6 +45,7 @@ pub(super) async fn compact(
     model: Option<(String, String)>,
     auto: bool,
 ) -> Result<(), ApiError> {
+    ensure_runner(app, &repeat.0, id).await?;
     let extra = ExtraFields::new();
     let compaction = CompactionPart { auto, overflow: None, tail_start: None, extra };
     // The agent that goes on afterwards is the one that answered last.
@@ -48,6 +59,49 @@ pub(super) async fn compact(
         requested_agent: RequestedAgent { agent, model, variant: None },
         ..PromptInput::from_parts(parts)
     };
-    prompt_and_wait(app, repeat, id, asked).await?;
-    Ok(())
+    let answer = prompt_and_wait(app, repeat, id, asked).await?;
+    match answer.info.find("error") {
+        None => Ok(()),
+        Some(error) => {
+            remove_failed_compaction(app, &repeat.0, id, &answer).await?;
+            let reason = error.0["data"]["message"].as_str().unwrap_or("the model call failed");
+            let status = StatusCode::SERVICE_UNAVAILABLE;
+            Err(ApiError::tagged(status, "CompactionError", &format!("not compacted: {reason}")))
+        }
+    }
+}
+
+/// Refuses a compaction that nobody would carry out.
+async fn ensure_runner(app: &AppState, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
+    let (read, name) = (ctx.clone(), id.clone());
+    let has_runner = app.run_blocking(move |app| {
+        check_expected_seq(app, &read, &name)?;
+        let session = app.engine().store().read(&read, |r| r.sessions().get(&name))?;
+        Ok(has_runner(app, Directory::new(&session.directory)))
+    });
+    if has_runner.await? {
+        return Ok(());
+    }
+    let message = "No model runner is attached to this server";
+    let status = StatusCode::SERVICE_UNAVAILABLE;
+    Err(ApiError::tagged(status, "ServiceUnavailableError", message)
+        .with_field("service", "session.compact"))
+}
+
+/// Removes the messages of a compaction that failed: the request and its answer.
+async fn remove_failed_compaction(
+    app: &AppState,
+    ctx: &Context,
+    id: &SessionId,
+    answer: &MessageResponse,
+) -> Result<(), ApiError> {
+    let read = |key: &str| answer.info.field(key).0.as_str().map(str::parse).transpose();
+    let messages = [read("id"), read("parentID")].into_iter().collect::<Result<Vec<_>, _>>();
+    let messages = messages.map_err(|error| ApiError::unexpected(&error))?;
+    let messages: Vec<MessageId> = messages.into_iter().flatten().collect();
+    let (ctx, id) = (ctx.clone(), id.clone());
+    app.run_blocking(move |app| {
+        Ok(app.engine().history().edits().discard_compaction(&ctx, &id, &messages)?)
+    })
+    .await
 }

@@ -12,6 +12,7 @@ use futures_util::{StreamExt as _, stream};
 use serde::Serialize;
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
+use turnstone_core::lone_surrogates::encode_json;
 
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -54,7 +55,7 @@ async fn history(
     if history.is_finished() {
         return Ok(json_bytes_response(format!("[{first}]").into()));
     }
-    let begun = Bytes::from(format!("[{first}"));
+    let begun = Bytes::from(encode_json(&format!("[{first}")).into_owned());
     let rest = stream::unfold(Some(history), move |history| {
         let app = app.clone();
         async move {
@@ -63,7 +64,8 @@ async fn history(
                 app.run_blocking(move |app| Ok((history.next_chunk(app.engine())?, history))).await;
             match read {
                 Ok((Some(next), history)) => {
-                    Some((Ok(Bytes::from(format!(",{next}"))), Some(history)))
+                    let next = format!(",{next}");
+                    Some((Ok(Bytes::from(encode_json(&next).into_owned())), Some(history)))
                 }
                 Ok((None, _)) => Some((Ok(Bytes::from_static(b"]")), None)),
                 // The list stays open: no client takes it for the whole.

@@ -32,7 +32,7 @@ const OLDER_COMMAND_NAMES: [(&str, &str); 19] = [
     ("messages_last", "session.last"),
     ("agent_cycle", "agent.cycle"),
     ("model_list", "model.list"),
-    ("theme_list", "theme.list"),
+    ("theme_list", "theme.switch"),
     ("prompt_submit", "prompt.submit"),
     ("prompt_clear", "prompt.clear"),
     ("help", "help.show"),
@@ -48,7 +48,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/tui/append-prompt", post(append))
         .route("/tui/open-help", command("help.show"))
         .route("/tui/open-sessions", command("session.list"))
-        .route("/tui/open-themes", command("theme.list"))
+        .route("/tui/open-themes", command("theme.switch"))
         .route("/tui/open-models", command("model.list"))
         .route("/tui/submit-prompt", command("prompt.submit"))
         .route("/tui/clear-prompt", command("prompt.clear"))

@@ -56,9 +56,7 @@ async fn changed_files(request: DirectoryRequest) -> Result<Vec<FilePatch>, ApiE
 /// The branch of the checkout, and the one its work goes back to.
 #[derive(Serialize)]
 struct VcsInfo {
-    #[serde(skip_serializing_if = "Option::is_none")]
     branch: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
     default_branch: Option<String>,
 }
 

@@ -10,7 +10,9 @@ use turnstone_store::Context;
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::project_directory::{body_directory, current_project, open_project_directory};
+use crate::project_directory::{
+    body_directory, current_project, open_project_directory, require_project_directory,
+};
 use crate::request_input::{JsonBody, OptionalJsonBody};
 use crate::request_scope::DirectoryRequest;
 
@@ -71,20 +73,27 @@ async fn create(
 ) -> Result<Json<CreateWorktreeResponse>, ApiError> {
     let name = fields.read::<String>("name", "string | undefined")?;
     if fields.text("startCommand")?.is_some() {
-        let message = "a start command needs the consent of a person (R37)";
+        let message = "a start command runs code: only a person may set it";
         let status = StatusCode::FORBIDDEN;
         return Err(ApiError::tagged(status, "StartCommandRefusedError", message));
     }
-    in_stored_project(request, move |app, ctx, project| {
-        let new = WorktreeRequest { name, ..WorktreeRequest::default() };
-        let created = app.engine().projects().worktrees().create(ctx, project, &new)?;
-        Ok(CreateWorktreeResponse {
-            name: created.name,
-            directory: created.directory.to_string_lossy().into_owned(),
-            branch: created.branch,
+    request
+        .run(move |app, ctx, asked| {
+            let worktrees = app.engine().projects().worktrees();
+            let new = WorktreeRequest { name, ..WorktreeRequest::default() };
+            // A refused request stores no project.
+            let found = require_project_directory(app, ctx, &asked.directory)?;
+            worktrees.check_source(&found.project, &new).map_err(worktree_error)?;
+            let stored = open_project_directory(app, ctx, &asked.directory)?;
+            let created =
+                worktrees.create(ctx, &stored.project.id, &new).map_err(worktree_error)?;
+            Ok(Json(CreateWorktreeResponse {
+                name: created.name,
+                directory: created.directory.to_string_lossy().into_owned(),
+                branch: created.branch,
+            }))
         })
-    })
-    .await
+        .await
 }
 
 /// `DELETE /experimental/worktree`

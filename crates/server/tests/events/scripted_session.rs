@@ -42,7 +42,7 @@ impl ReceivedFrame {
         inner["type"].as_str().expect("a type").to_owned()
     }
 
-    /// True for what a stream says of itself.
+    /// True for events about the stream itself.
     pub(crate) fn is_own(&self) -> bool {
         self.kind().starts_with("server.")
     }

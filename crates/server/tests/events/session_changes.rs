@@ -137,14 +137,14 @@ fn worktree_event_is_scoped_to_its_directory() {
         assert!(frame(stream).is_some_and(|it| it.is_own()));
     }
     let update: WorktreeCreationEvent = serde_json::from_value(
-        json!({ "directory": directory, "name": "feat", "branch": "opencode/feat" }),
+        json!({ "directory": directory, "name": "feat", "branch": "turnstone/feat" }),
     )
     .expect("news");
     let id = open.project.id.clone();
     write(house.engine(), &at(1), move |tx| tx.projects().announce_worktree(&id, &update));
     let reported = frames(&mut own, 1).remove(0);
     assert_eq!(reported.kind(), "worktree.ready");
-    assert_eq!(frame_properties(&reported), json!({ "name": "feat", "branch": "opencode/feat" }));
+    assert_eq!(frame_properties(&reported), json!({ "name": "feat", "branch": "turnstone/feat" }));
     let mut reported = frames(&mut all, 1).remove(0).json();
     while reported["payload"]["type"] != "worktree.ready" {
         reported = frames(&mut all, 1).remove(0).json();

@@ -71,6 +71,14 @@ const ROWS: &[Row] = &[
     ("POST", "/tui/show-toast", Refused, Refused, ""),
     ("POST", "/tui/publish", Refused, Refused, ""),
     ("POST", "/tui/select-session", Refused, Refused, ""),
+    ("POST", "/pty", Refused, Refused, ""),
+    ("PUT", "/pty/{ptyID}", Refused, Refused, ""),
+    ("DELETE", "/pty/{ptyID}", Refused, Refused, ""),
+    ("POST", "/pty/{ptyID}/connect-token", Refused, Refused, ""),
+    ("POST", "/api/pty", Refused, Refused, ""),
+    ("PUT", "/api/pty/{ptyID}", Refused, Refused, ""),
+    ("DELETE", "/api/pty/{ptyID}", Refused, Refused, ""),
+    ("POST", "/api/pty/{ptyID}/connect-token", Refused, Refused, ""),
     ("POST", "/api/session", Open, Refused, ""),
     ("POST", "/api/session/{sessionID}/prompt", Open, Refused, "idle"),
     ("POST", "/api/session/{sessionID}/compact", Open, Refused, "idle"),
@@ -111,6 +119,13 @@ const ROWS: &[Row] = &[
         "idle",
     ),
     (
+        "PUT",
+        "/turnstone/session/{sessionID}/turn/{turnID}/step/{messageID}/usage",
+        Open,
+        Open,
+        "idle",
+    ),
+    (
         "POST",
         "/turnstone/session/{sessionID}/turn/{turnID}/step/{messageID}/part",
         Open,
@@ -119,6 +134,31 @@ const ROWS: &[Row] = &[
     ),
     ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/tool", Open, Open, "idle"),
     ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/tool/{partID}/end", Open, Open, "idle"),
+    ("PUT", "/turnstone/session/{sessionID}/turn/{turnID}/todo", Open, Open, "idle"),
+    ("PUT", "/turnstone/session/{sessionID}/turn/{turnID}/title", Open, Open, "idle"),
+    ("PUT", "/turnstone/session/{sessionID}/turn/{turnID}/summary", Open, Open, "idle"),
+    ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/retry", Open, Open, "idle"),
+    ("DELETE", "/turnstone/session/{sessionID}/turn/{turnID}/retry", Open, Open, "idle"),
+    ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/compaction", Open, Open, "idle"),
+    (
+        "POST",
+        "/turnstone/session/{sessionID}/turn/{turnID}/compaction/{messageID}/plan",
+        Open,
+        Open,
+        "idle",
+    ),
+    (
+        "POST",
+        "/turnstone/session/{sessionID}/turn/{turnID}/compaction/{messageID}/end",
+        Open,
+        Open,
+        "idle",
+    ),
+    ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/prune", Open, Open, "idle"),
+    ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/file/read", Open, Open, "idle"),
+    ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/file/write", Open, Open, "idle"),
+    ("POST", "/turnstone/session/{sessionID}/turn/{turnID}/file/lock", Open, Open, "idle"),
+    ("DELETE", "/turnstone/session/{sessionID}/turn/{turnID}/file/lock", Open, Open, "idle"),
 ];
 
 /// Routes of a runner that concern no place.
@@ -258,7 +298,7 @@ impl AccessFixture {
     }
 }
 
-/// What an answer says of the check before it.
+/// What an answer shows of the check before it.
 fn check_result(answer: &HttpAnswer) -> Check {
     let is_json = answer.header("content-type") == Some("application/json");
     let body = if is_json && !answer.body.is_empty() { answer.json() } else { Value::Null };

@@ -2,7 +2,7 @@
 
 use serde_json::json;
 
-use crate::support::ServerFixture;
+use crate::support::{ServerFixture, TurnDriver};
 use crate::turn_fixture::{begin, end, read, seq, session, turn};
 
 /// Proves R43.
@@ -124,4 +124,41 @@ fn concurrent_if_match_has_one_winner() {
     });
     answers.sort_unstable();
     assert_eq!(answers, [200, 409]);
+}
+
+/// The bytes of a secret are nowhere in the data directory.
+fn assert_not_stored(house: &ServerFixture, secret: &str) {
+    let data = house.home().parent().expect("a parent").join("data");
+    let mut folders = vec![data];
+    while let Some(folder) = folders.pop() {
+        for entry in fs_err::read_dir(&folder).expect("listed") {
+            let entry = entry.expect("an entry");
+            let kind = entry.file_type().expect("a type");
+            if kind.is_dir() {
+                folders.push(entry.path());
+            } else if kind.is_file() {
+                let bytes = fs_err::read(entry.path()).expect("read");
+                let found = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+                assert!(!found, "{} holds {secret}", entry.path().display());
+            }
+        }
+    }
+}
+
+#[test]
+fn answers_with_file_content_are_not_stored() {
+    let house = ServerFixture::new();
+    house.write_file("leak.txt", "a very secret line of a file\n");
+    let driver = TurnDriver::begin(house.client(), &session(&house, "T"), "go");
+    let keyed = driver.with("idempotency-key", "read");
+    let ask = json!({ "path": "leak.txt" });
+    let first = keyed.post("file/read", &ask);
+    assert_eq!(first.expect(200)["text"], "a very secret line of a file\n");
+    house.write_file("leak.txt", "now\n");
+    let again = keyed.post("file/read", &ask);
+    assert_eq!(
+        (again.expect(200)["text"].clone(), again.header("idempotent-replayed")),
+        (json!("now\n"), None)
+    );
+    assert_not_stored(&house, "very secret line");
 }

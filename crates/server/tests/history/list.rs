@@ -84,6 +84,29 @@ fn session_list_filters_narrow_the_list() {
 }
 
 #[test]
+fn sessions_and_search_hits_are_listed_by_actor() {
+    let house = ServerFixture::new();
+    session(&house, "mine marmot");
+    let grace = house.client().with_header("x-turnstone-actor", "grace");
+    grace.post("/session", &json!({ "title": "hers marmot" })).expect(200);
+    let get = |path: &str| house.client().get(path).expect(200);
+    for path in ["/session", "/experimental/session"] {
+        assert_eq!(titles(&get(&format!("{path}?actor=grace"))), ["hers marmot"], "{path}");
+        assert_eq!(titles(&get(&format!("{path}?actor=gra"))), Vec::<&str>::new(), "{path}");
+        assert_eq!(titles(&get(&format!("{path}?actor="))).len(), 2, "{path}");
+    }
+    assert_eq!(titles(&get("/api/session?actor=grace")["data"]), ["hers marmot"]);
+    assert_eq!(titles(&get("/api/session")["data"]).len(), 2);
+    let hits = get("/turnstone/search?q=marmot&actor=grace");
+    assert_eq!(titles(&hits["hits"]), ["hers marmot"], "{hits}");
+    let document = get("/doc");
+    for path in ["/session", "/experimental/session", "/api/session", "/turnstone/search"] {
+        let parameters = document["paths"][path]["get"]["parameters"].as_array().expect("a list");
+        assert!(parameters.iter().any(|parameter| parameter["name"] == "actor"), "{path}");
+    }
+}
+
+#[test]
 fn global_session_pages_have_no_gaps() {
     let house = ServerFixture::new();
     let other = house.sibling("other");

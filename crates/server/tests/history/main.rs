@@ -5,14 +5,18 @@
 mod support;
 
 mod compact;
+mod failed_sync;
 mod golden;
 mod idempotency;
 mod interrupted_requests;
 mod list;
 mod message;
 mod native;
+mod native_bodies;
+mod native_details;
 mod native_openapi;
 mod page;
 mod revert;
 mod staged_revert;
 mod turn_fixture;
+mod watched_roots;

@@ -1,17 +1,17 @@
 //! Turns driven by a program that knows nothing but HTTP.
 
 use serde_json::{Value, json};
+use turnstone_engine::Prompt;
+use turnstone_store::{PromptDelivery, Tx};
 
 use crate::support::{ServerFixture, TestClient, TurnDriver, adjustable_now, advance_clock};
 use crate::turn_fixture::{ctx, id, prompt, read, session};
 
 fn admit(house: &ServerFixture, session: &str, name: &str) {
-    let delivery = turnstone_store::PromptDelivery::Queue;
-    house
-        .engine()
-        .turns()
-        .enqueue_prompt(&ctx(), prompt(session, name, name), delivery)
-        .expect("admitted");
+    let delivery = PromptDelivery::Queue;
+    let Prompt { message, parts } = prompt(session, name, name);
+    let admit = move |tx: &Tx<'_>| tx.prompts().admit(&message, &parts, delivery);
+    house.engine().store().write(&ctx(), admit).wait().expect("admitted");
 }
 
 #[test]
@@ -248,9 +248,8 @@ fn waiting_turn_survives_restart_and_is_resumed_once() {
     let resume = format!("{base}/resume");
     assert_eq!(client.post(&resume, &json!({})).expect(200)["turn"], Value::Null, "no answer yet");
     let reply = turnstone_core::model::PermissionReply::Once;
-    let rules = turnstone_engine::BaseRules::default();
     let id = request.parse().expect("an id");
-    house.engine().permissions().reply(&ctx(), &id, reply, None, &rules).expect("answered");
+    house.engine().permissions().reply(&ctx(), &id, reply, None).expect("answered");
     let state = client.get(&format!("{base}/request/{request}")).expect(200);
     assert!(state.to_string().contains("once"), "{state}");
 

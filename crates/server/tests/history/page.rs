@@ -110,7 +110,7 @@ fn invalid_cursor_and_unknown_session_are_errors() {
     let house = ServerFixture::new();
     let session = session_with_prompts(&house, 2);
     let bare = json!({ "_tag": "BadRequest" });
-    for query in ["before=abc", "limit=1&before=abc", "limit=1&before=", "limit=0&before=abc"] {
+    for query in ["before=abc", "limit=1&before=abc", "limit=0&before=abc"] {
         assert_eq!(page(&house, &session, query).expect(400), bare, "{query}");
     }
     assert_eq!(page(&house, &session, "limit=-1").expect(400)["name"], "BadRequest");

@@ -170,7 +170,9 @@ fn fork_matches_recording() {
     };
     let whole = fork(&session, None);
     let (_, theirs) = recorded("fork nobody");
-    assert_eq!(fields(&whole), fields(&theirs));
+    let mut shown = fields(&whole);
+    shown.retain(|field| *field != "origin");
+    assert_eq!(shown, fields(&theirs));
     for field in ["cost", "tokens", "title"] {
         assert_eq!(whole[field], theirs[field], "{field}");
     }
@@ -227,6 +229,43 @@ fn long_session_forks_in_few_transactions() {
     };
     assert_eq!(texts(&copied), texts(&original));
     assert_eq!(texts(&copied).len(), 240);
+}
+
+#[test]
+fn imported_share_cannot_be_removed_and_is_kept() {
+    let house = ServerFixture::new();
+    let id = session(&house, "T");
+    let name: turnstone_core::id::SessionId = id.parse().expect("an id");
+    let share = turnstone_store::ShareRecord {
+        id: "s1".into(),
+        secret: "open-sesame".into(),
+        url: "https://hub.example/s1".into(),
+    };
+    let (put, kept) = (share.clone(), name.clone());
+    let ctx = turnstone_store::Context::system(turnstone_core::time::EpochMillis(1));
+    let store = house.engine().store();
+    store.write(&ctx, move |tx| tx.shares().put(&kept, &put)).wait().expect("stored");
+
+    let refused = house.client().delete(&format!("/session/{id}/share")).expect(501);
+
+    assert_eq!(refused["_tag"], "ShareNotRemovableError");
+    let message = refused["message"].as_str().expect("a message");
+    assert!(message.contains("https://hub.example/s1") && !message.contains("sesame"), "{message}");
+    assert_eq!(store.read(&ctx, |r| r.shares().find(&name)).expect("reads"), Some(share.clone()));
+    house.client().delete(&format!("/session/{id}")).expect(200);
+    let kept = store.read(&ctx, |r| r.shares().list_unrevoked()).expect("reads");
+    assert_eq!(kept, [turnstone_store::UnrevokedShare { session: name, share }]);
+}
+
+#[test]
+fn fork_names_its_origin() {
+    let house = ServerFixture::new();
+    let id = session(&house, "T");
+    let fork = house.client().post(&format!("/session/{id}/fork"), &json!({})).expect(200);
+    assert_eq!(fork["origin"]["sessionID"], id.as_str(), "{fork}");
+    let listed = house.client().get("/session").expect(200);
+    let listed = listed.as_array().expect("a list").iter().find(|it| it["id"] == fork["id"]);
+    assert_eq!(listed.expect("listed")["origin"], fork["origin"]);
 }
 
 #[test]

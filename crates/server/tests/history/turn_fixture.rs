@@ -88,7 +88,12 @@ pub(crate) fn step(house: &ServerFixture, turn: &Turn, name: &str, files: &[(&st
         "time": {"start": 1, "end": 2}});
     let state = serde_json::from_value(state).expect("a state");
     engine.turns().steps().end_tool(&ctx(), turn, run, state).expect("over");
-    let done = StepEnd { reason: "stop".into(), cost: 0.into(), tokens: Default::default() };
+    let done = StepEnd {
+        reason: "stop".into(),
+        cost: 0.into(),
+        tokens: Default::default(),
+        structured: None,
+    };
     engine.turns().steps().end(&ctx(), turn, &step, &done).expect("ends");
 }
 

@@ -105,7 +105,7 @@ fn api_errors_have_recorded_tags() {
         (&missing["_tag"], &missing["requestID"]),
         (&json!("PermissionNotFoundError"), &json!("per_none"))
     );
-    let refused = client.post("/api/pty", &json!({})).expect(501);
+    let refused = client.patch("/api/credential/none", &json!({})).expect(501);
     assert_eq!(refused["_tag"], "NotOfferedError");
 }
 

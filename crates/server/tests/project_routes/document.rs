@@ -29,6 +29,8 @@ fn filled(path: &str) -> String {
             "sessionID" => "ses_none",
             "messageID" => "msg_none",
             "partID" => "prt_none",
+            "ptyID" => "pty_none",
+            "turnID" => "trn_none",
             "permissionID" => "per_none",
             "requestID" if path.contains("question") => "que_none",
             "requestID" => "per_none",
@@ -162,4 +164,29 @@ fn every_operation_documents_its_error_shapes() {
             }
         }
     }
+}
+
+/// A native route says what is missing; the others say that there is no body.
+#[test]
+fn operations_need_a_body_exactly_where_the_document_says() {
+    let house = ServerFixture::with_git();
+    let client = house.client().with_header("x-turnstone-lease", "none");
+    let document = client.get("/doc").expect(200);
+    let mut wrong = Vec::new();
+    for (path, methods) in document["paths"].as_object().expect("paths") {
+        for (method, operation) in methods.as_object().expect("methods") {
+            // A part is looked at under the lease of its turn.
+            if !operation["requestBody"].is_object() || path.ends_with("/step/{messageID}/part") {
+                continue;
+            }
+            let required = operation["requestBody"]["required"] == true;
+            let answer = client.send(&method.to_uppercase(), &filled(path), None);
+            let is_refused = answer.status == 400
+                && (path.starts_with("/turnstone/") || answer.text().contains("got undefined"));
+            if is_refused != required {
+                wrong.push(format!("{method} {path}: {required}, {}", answer.text()));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
 }

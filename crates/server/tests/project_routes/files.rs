@@ -33,8 +33,8 @@ fn file_list_matches_recording() {
         ("ignored/", "directory", true),
         ("src/", "directory", false),
         (".gitignore", "file", false),
-        ("README.md", "file", false),
         ("a.txt", "file", false),
+        ("README.md", "file", false),
     ];
     assert_eq!(rows, wanted);
     assert_eq!(shown[2]["absolute"], json!(house.project().join("src")));
@@ -188,7 +188,10 @@ fn branch_diff_uses_the_merge_base() {
 #[test]
 fn vcs_routes_are_empty_without_git() {
     let house = ServerFixture::new();
-    assert_eq!(house.client().get("/vcs").expect(200), json!({}));
+    assert_eq!(
+        house.client().get("/vcs").expect(200),
+        json!({ "branch": null, "default_branch": null })
+    );
     assert_eq!(house.client().get("/vcs/status").expect(200), json!([]));
     assert_eq!(house.client().get("/vcs/diff?mode=branch").expect(200), json!([]));
 }

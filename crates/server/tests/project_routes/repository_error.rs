@@ -124,7 +124,10 @@ fn git_that_is_too_old_is_a_conflict_of_its_own() {
         assert_eq!(answer["_tag"], "GitError", "{route}: {answer}");
         assert!(answer["message"].as_str().is_some_and(|it| it.contains("newer git")), "{answer}");
     }
-    assert_eq!(house.client().get("/vcs").expect(200), json!({ "branch": "main" }));
+    assert_eq!(
+        house.client().get("/vcs").expect(200),
+        json!({ "branch": "main", "default_branch": null })
+    );
 }
 
 #[test]

@@ -244,7 +244,7 @@ fn worktree_is_created_listed_reset_and_removed() {
     let house = ServerFixture::with_git();
     let client = house.client();
     let made = client.post("/experimental/worktree", &json!({ "name": "feat" })).expect(200);
-    assert_eq!((&made["name"], &made["branch"]), (&json!("feat"), &json!("opencode/feat")));
+    assert_eq!((&made["name"], &made["branch"]), (&json!("feat"), &json!("turnstone/feat")));
     let directory = made["directory"].clone();
     assert_eq!(client.get("/experimental/worktree").expect(200), json!([directory]));
     let named = json!({ "directory": directory });

@@ -9,7 +9,7 @@ use turnstone_store::{Actor, Context, SessionFilter};
 
 use crate::support::{ServerFixture, git};
 
-/// What the ledger and the data directory hold.
+/// What the database and the data directory hold.
 #[derive(Debug, PartialEq, Eq)]
 struct StoredState {
     projects: Vec<String>,
@@ -143,6 +143,8 @@ fn first_write_stores_the_derived_project() {
         assert_eq!(StoredState::read(&house), before);
 
         let made = house.client().post(&format!("/session?{query}"), &json!({})).expect(200);
+        // The session begins the first capture of its directory.
+        house.wait_until_captured();
 
         assert_eq!(made["projectID"], reported["id"]);
         let after = StoredState::read(&house);

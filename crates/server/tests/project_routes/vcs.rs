@@ -1,4 +1,4 @@
-//! What git says of a place over HTTP (`docs/snapshot-parity.md` 7 and 8.7).
+//! What git reports of a directory over HTTP (`docs/snapshot-parity.md` 7 and 8.7).
 
 use std::os::unix::fs::symlink;
 
@@ -23,10 +23,13 @@ fn detached_head_has_no_branch() {
     let get = |path: &str| house.client().get(path).expect(200);
     assert_eq!(get("/vcs"), json!({ "branch": "main", "default_branch": "main" }));
     git(&house.project(), &["checkout", "-q", "--detach"]);
-    assert_eq!(get("/vcs"), json!({ "default_branch": "main" }));
+    assert_eq!(get("/vcs"), json!({ "branch": null, "default_branch": "main" }));
     let plain = house.sibling("plain");
     fs_err::create_dir(&plain).expect("made");
-    assert_eq!(get(&format!("/vcs?directory={}", plain.display())), json!({}));
+    assert_eq!(
+        get(&format!("/vcs?directory={}", plain.display())),
+        json!({ "branch": null, "default_branch": null })
+    );
 }
 
 #[test]
@@ -75,7 +78,7 @@ fn default_branch_is_the_configured_one_if_present() {
     git(&house.project(), &["branch", "-m", "main", "master"]);
     assert_eq!(default(), "master");
     git(&house.project(), &["branch", "-m", "master", "something"]);
-    assert_eq!(house.client().get("/vcs").expect(200).get("default_branch"), None);
+    assert_eq!(default(), Value::Null);
 }
 
 #[test]
@@ -182,7 +185,10 @@ fn oversized_patches_are_empty_but_files_are_listed() {
 #[test]
 fn new_repository_is_recognised_at_once() {
     let house = ServerFixture::new();
-    assert_eq!(house.client().get("/vcs").expect(200), json!({}));
+    assert_eq!(
+        house.client().get("/vcs").expect(200),
+        json!({ "branch": null, "default_branch": null })
+    );
     let before = house.client().get("/project/current").expect(200);
     let made = house.client().post("/session", &json!({})).expect(200);
     assert_eq!(made["projectID"], before["id"]);

@@ -105,6 +105,28 @@ fn abort_withdraws_pending_permission() {
     assert!(is_idle(&house, &id));
 }
 
+#[test]
+fn compaction_that_fails_leaves_nothing() {
+    let house = ServerFixture::new();
+    let id = session(&house);
+    let client = house.client();
+    let note = json!({ "noReply": true, "parts": [{ "type": "text", "text": "stays" }] });
+    client.post(&format!("/session/{id}/message"), &note).expect(200);
+    let before = crate::messages(&house, &id);
+    let runner = TestRunner::attach(&house);
+    let path = &format!("/session/{id}/summarize");
+    let model = json!({ "providerID": "p", "modelID": "m" });
+    let refused = std::thread::scope(|scope| {
+        let asking = scope.spawn(|| client.post(path, &model).expect(503));
+        runner.take().driver.step();
+        client.send("POST", &format!("/session/{id}/abort"), None).expect(200);
+        asking.join().expect("answered")
+    });
+    assert_eq!(refused["_tag"], "CompactionError", "{refused}");
+    assert_eq!(crate::messages(&house, &id), before);
+    assert!(is_idle(&house, &id));
+}
+
 /// Proves R45.
 #[test]
 fn abort_from_another_process_ends_driven_turn() {

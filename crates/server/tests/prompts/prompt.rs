@@ -52,6 +52,36 @@ fn prompt_without_runner_is_stored_and_answered_with_error() {
     );
 }
 
+/// The variant of an agent belongs to the model of that agent; a prompt can choose another one.
+#[test]
+fn variant_of_an_agent_applies_only_to_its_own_model() {
+    let house = ServerFixture::new();
+    let config = r#"{"agent":{"deep":{"model":"p/m","variant":"high"},"bare":{"variant":"low"}}}"#;
+    house.write_file("opencode.json", config);
+    let own = json!({ "providerID": "p", "modelID": "m" });
+    let other = json!({ "providerID": "p", "modelID": "n" });
+    for (agent, model, variant, chosen) in [
+        ("deep", None, None, Some("high")),
+        ("deep", Some(&own), None, Some("high")),
+        ("deep", Some(&other), None, None),
+        ("deep", None, Some("max"), Some("max")),
+        ("deep", Some(&other), Some("max"), Some("max")),
+        ("bare", Some(&own), None, None),
+    ] {
+        let id = session(&house);
+        let mut body = json!({ "agent": agent, "parts": [{ "type": "text", "text": "x" }] });
+        if let Some(model) = model {
+            body["model"] = model.clone();
+        }
+        if let Some(variant) = variant {
+            body["variant"] = variant.into();
+        }
+        house.client().post(&format!("/session/{id}/message"), &body).expect(200);
+        let stored = &messages(&house, &id)[0]["info"]["model"]["variant"];
+        assert_eq!(stored.as_str(), chosen, "{agent} {model:?} {variant:?}");
+    }
+}
+
 #[test]
 fn unknown_agent_is_rejected_before_storing() {
     let house = ServerFixture::new();
@@ -286,15 +316,9 @@ fn compaction_without_runner_is_reported() {
     let house = ServerFixture::new();
     let id = session(&house);
     let body = json!({ "providerID": "p", "modelID": "m" });
-    let done = house.client().post(&format!("/session/{id}/summarize"), &body).expect(200);
-    assert_eq!(done, true);
-    let stored = messages(&house, &id);
-    assert_eq!(stored[0]["parts"][0]["type"], "compaction");
-    assert_eq!(
-        (&stored[1]["info"]["mode"], &stored[1]["info"]["summary"]),
-        (&"compaction".into(), &true.into())
-    );
-    assert_eq!(stored[1]["info"]["error"]["name"], "UnknownError");
+    let refused = house.client().post(&format!("/session/{id}/summarize"), &body).expect(503);
+    assert_eq!(refused["_tag"], "ServiceUnavailableError");
+    assert!(messages(&house, &id).is_empty(), "a failed compaction leaves nothing");
     assert!(is_idle(&house, &id));
 }
 

@@ -346,8 +346,11 @@ fn vanished_runner_leaves_an_error_and_nothing_stuck() {
         assert_eq!(gone["state"], "interrupted");
     }
     let stored = messages(&house, id);
-    let tool = stored[3]["parts"].as_array().expect("parts").last().expect("a tool").clone();
-    assert_eq!(tool["state"]["status"], "error", "no tool stays open: {tool}");
+    let parts = stored[3]["parts"].as_array().expect("parts");
+    let kinds: Vec<&str> = parts.iter().map(|part| text(&part["type"])).collect();
+    assert_eq!(kinds, ["step-start", "text", "tool", "step-finish", "patch"]);
+    assert_eq!(parts[2]["state"]["status"], "error", "no tool stays open: {parts:?}");
+    assert_eq!(parts[3]["reason"], "interrupted");
     // What the tool did until then is known.
     let body = json!({ "messageID": stored[2]["info"]["id"] });
     client.post(&format!("/session/{id}/revert"), &body).expect(200);

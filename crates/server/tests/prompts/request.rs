@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnstone_core::model::{Message, MessageBody};
-use turnstone_engine::{BaseRules, PermissionOutcome, PermissionQuery, Prompt, Turn};
+use turnstone_engine::{PermissionOutcome, PermissionQuery, Prompt, Turn};
 
 use crate::support::ServerFixture;
 use crate::{local_context, named, session};
@@ -21,6 +21,13 @@ fn turn(house: &ServerFixture, id: &str) -> Turn {
         .expect("begun")
 }
 
+/// A server whose user wants to be asked about everything.
+fn asking_server() -> ServerFixture {
+    let house = ServerFixture::new();
+    house.configure_user(r#"{"permission": "ask"}"#);
+    house
+}
+
 fn ask(house: &ServerFixture, turn: &Turn, command: &str) -> String {
     ask_for(house, turn, "bash", command)
 }
@@ -30,8 +37,7 @@ fn ask_for(house: &ServerFixture, turn: &Turn, permission: &str, command: &str) 
                       "always": ["touch *"] });
     let ask = serde_json::from_value(ask).expect("a request");
     let new = PermissionQuery { ask, blocks_turn: true };
-    let asked =
-        house.engine().permissions().ask(&local_context(), turn, &new, &BaseRules::default());
+    let asked = house.engine().permissions().ask(&local_context(), turn, &new);
     let asked = asked.expect("asked");
     let PermissionOutcome::Pending(id) = asked else { panic!("{asked:?}") };
     id.to_string()
@@ -55,7 +61,7 @@ fn listed(house: &ServerFixture, path: &str) -> Vec<Value> {
 
 #[test]
 fn permission_is_listed_and_answered_once() {
-    let house = ServerFixture::new();
+    let house = asking_server();
     let id = session(&house);
     let turn = turn(&house, &id);
     let first = ask(&house, &turn, "touch a");
@@ -88,7 +94,7 @@ fn permission_is_listed_and_answered_once() {
 
 #[test]
 fn a_question_is_answered_or_rejected_once() {
-    let house = ServerFixture::new();
+    let house = asking_server();
     let id = session(&house);
     let turn = turn(&house, &id);
     let first = question(&house, &turn);
@@ -109,7 +115,7 @@ fn a_question_is_answered_or_rejected_once() {
 /// Proves R28.
 #[test]
 fn pending_requests_survive_restart() {
-    let house = ServerFixture::new();
+    let house = asking_server();
     let id = session(&house);
     let turn = turn(&house, &id);
     let asked = ask(&house, &turn, "touch a");

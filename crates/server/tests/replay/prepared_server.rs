@@ -153,6 +153,7 @@ impl PreparedServer {
             let path = format!("/turnstone/session/{session}/turn");
             let begun = self.client().post(&path, &json!({})).expect(200);
             if begun["turn"].is_string() {
+                self.house.wait_until_captured();
                 return TurnDriver::from_response(self.client(), session, &begun);
             }
             std::thread::sleep(Duration::from_millis(5));

@@ -8,7 +8,7 @@ use turnstone_server::Credentials;
 
 use crate::compare::Difference;
 use crate::id_mapping;
-use crate::known_differences::{KnownDifference, check_differences, may_differ, must_differ};
+use crate::known_differences::{KnownDifference, check_differences, must_differ};
 use crate::prepared_server::PreparedServer;
 use crate::support::{ServerFixture, TestClient};
 
@@ -19,6 +19,7 @@ pub(crate) const TABLE: &[KnownDifference] = &[
     must_differ("GET /server/*", "route", "`/site.webmanifest`, `/`"),
     must_differ("GET /{name}/session", "route", "`/site.webmanifest`, `/`"),
     must_differ("GET /config/providers", "less*/variants/*", "`variants` of a model"),
+    must_differ("*", "more/origin", "`origin` of a fork"),
     must_differ("GET /provider/auth", "less/*", "`GET /provider/auth`"),
     must_differ("GET /global/config", "less/$schema", "`GET /global/config`"),
     must_differ(
@@ -26,7 +27,6 @@ pub(crate) const TABLE: &[KnownDifference] = &[
         "less*/model/variant",
         "(a session that was made with a model has none)",
     ),
-    may_differ("*/message*", "less*/snapshot", "`snapshot` of a step"),
 ];
 
 /// Method, path, with which queries, and what the answers are made of.

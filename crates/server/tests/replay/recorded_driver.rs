@@ -13,7 +13,7 @@ use crate::id_mapping::IdMapping;
 use crate::recorded_sessions::RecordedSessions;
 use crate::support::{ServerFixture, TestClient};
 
-/// What a model has said of a text that it has not ended.
+/// What a model has streamed of a text that it has not ended.
 const SAID: &str = "stream ";
 
 /// A turn that is driven.
@@ -42,6 +42,8 @@ impl<'a> RecordedDriver<'a> {
         }
         let begun = begun.json();
         let base = format!("{path}/{}", begun["turn"].as_str()?);
+        // Every step of the recorded server has a snapshot.
+        house.wait_until_captured();
         let client = house.client().with_header("x-turnstone-lease", begun["lease"].as_str()?);
         Some(Self { house, names, model, client, session: session.to_owned(), base })
     }

@@ -11,7 +11,7 @@ use crate::support::{HttpAnswer, ServerFixture, TestClient};
 const NUMBERED: [&str; 7] =
     ["", "prompt.admitted", "prompted", "step.started", "text.started", "text.ended", "step.ended"];
 
-/// Everything that the second interface has to say of the session of a path.
+/// All events of the second interface about the session of a path.
 fn history(client: &TestClient, path: &str) -> Vec<Value> {
     let (session, _) = path.rsplit_once('/').expect("a path");
     let page = client.get(&format!("{session}/history?limit=100")).expect(200);

@@ -14,7 +14,11 @@ const LONG: Duration = Duration::from_secs(300);
 pub(crate) struct TestClient {
     address: SocketAddr,
     headers: Vec<(String, String)>,
+    check: AnswerCheck,
 }
+
+/// What every answer must fulfil: the method and the path it answers.
+pub(crate) type AnswerCheck = fn(&str, &str, &HttpAnswer);
 
 /// An answer, read to its end.
 #[derive(Clone, Debug)]
@@ -54,7 +58,7 @@ impl HttpAnswer {
 
 impl TestClient {
     pub(crate) fn new(address: SocketAddr) -> Self {
-        Self { address, headers: Vec::new() }
+        Self { address, headers: Vec::new(), check: |_, _, _| () }
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -66,6 +70,11 @@ impl TestClient {
         let mut more = self.clone();
         more.headers.push((name.to_owned(), value.to_owned()));
         more
+    }
+
+    /// The same client that fails if an answer does not pass `check`.
+    pub(crate) fn with_check(&self, check: AnswerCheck) -> Self {
+        Self { check, ..self.clone() }
     }
 
     pub(crate) fn get(&self, path: &str) -> HttpAnswer {
@@ -86,6 +95,12 @@ impl TestClient {
 
     /// Any request; without a body there is none, not an empty object.
     pub(crate) fn send(&self, method: &str, path: &str, body: Option<&[u8]>) -> HttpAnswer {
+        let answer = self.send_unchecked(method, path, body);
+        (self.check)(method, path, &answer);
+        answer
+    }
+
+    fn send_unchecked(&self, method: &str, path: &str, body: Option<&[u8]>) -> HttpAnswer {
         let mut reader = self.open(method, path, body);
         let (status, headers) = head(&mut reader);
         let mut answer = HttpAnswer { status, headers, body: Vec::new() };
@@ -121,10 +136,20 @@ impl TestClient {
         SseStream { status, headers, reader, rest: Vec::new() }
     }
 
+    /// Asks, and reads the head of the answer; what follows it is left to the caller.
+    pub(crate) fn open_head(&self, path: &str) -> (HttpAnswer, BufReader<TcpStream>) {
+        let mut reader = self.open("GET", path, None);
+        let (status, headers) = head(&mut reader);
+        (HttpAnswer { status, headers, body: Vec::new() }, reader)
+    }
+
     fn open(&self, method: &str, path: &str, body: Option<&[u8]>) -> BufReader<TcpStream> {
         let mut socket = TcpStream::connect(self.address).expect("connects");
         socket.set_read_timeout(Some(LONG)).expect("a timeout");
-        let mut head = format!("{method} {path} HTTP/1.1\r\nconnection: close\r\n");
+        let mut head = format!("{method} {path} HTTP/1.1\r\n");
+        if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("connection")) {
+            head.push_str("connection: close\r\n");
+        }
         if !self.headers.iter().any(|(name, _)| name.eq_ignore_ascii_case("host")) {
             head.push_str(&format!("host: {}\r\n", self.address));
         }

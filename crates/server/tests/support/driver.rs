@@ -35,8 +35,18 @@ impl TurnDriver {
         Self { client: client.with_header("x-turnstone-lease", &lease), base, turn, lease }
     }
 
+    /// The path of the turn.
+    pub(crate) fn base(&self) -> &str {
+        &self.base
+    }
+
     pub(crate) fn post(&self, what: &str, body: &Value) -> HttpAnswer {
         self.client.post(&format!("{}/{what}", self.base), body)
+    }
+
+    pub(crate) fn send(&self, method: &str, what: &str, body: &Value) -> HttpAnswer {
+        let bytes = (!body.is_null()).then(|| body.to_string().into_bytes());
+        self.client.send(method, &format!("{}/{what}", self.base), bytes.as_deref())
     }
 
     /// The same driver with one more header.

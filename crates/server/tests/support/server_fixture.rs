@@ -13,6 +13,7 @@ use turnstone_server::{ClientFolders, HttpServer, RequestLimits, ServerSettings}
 use turnstone_store::Actor;
 
 use super::client::TestClient;
+use super::openapi_schema::OpenApiDocument;
 
 /// Everything a test of the server needs; the server stops when it is dropped.
 pub(crate) struct ServerFixture {
@@ -77,6 +78,7 @@ impl ServerFixture {
     /// the locks of the first server are gone.
     pub(crate) fn crash(mut self) -> Self {
         let (data, copy) = (self.path.join("data"), self.path.join("copy"));
+        self.wait_until_captured();
         copy_consistently(&data, &copy);
         self.stop();
         fs_err::remove_dir_all(&data).expect("removed");
@@ -107,6 +109,13 @@ impl ServerFixture {
         self.path.join("home")
     }
 
+    /// Writes the user's own configuration.
+    pub(crate) fn configure_user(&self, text: &str) {
+        let own = self.home().join(".config/opencode");
+        fs_err::create_dir_all(&own).expect("made");
+        fs_err::write(own.join("opencode.json"), text).expect("written");
+    }
+
     /// A place next to the project, outside of it.
     pub(crate) fn sibling(&self, name: &str) -> PathBuf {
         self.path.join(name)
@@ -119,12 +128,21 @@ impl ServerFixture {
         fs_err::write(path, content).expect("written");
     }
 
+    /// Waits for the baselines that requests have started.
+    pub(crate) fn wait_until_captured(&self) {
+        self.engine().maintenance().watched_roots().wait_until_captured();
+    }
+
     fn stop(&mut self) {
         if let Some(stop) = self.stop.take() {
             let _ = stop.send(());
         }
         if let Some(thread) = self.thread.take() {
             thread.join().expect("the server ended well");
+        }
+        if let Some(engine) = &self.engine {
+            // A baseline goes on; the next server, or the end of the directory, is not to meet it.
+            engine.maintenance().watched_roots().wait_until_captured();
         }
         self.engine = None;
     }
@@ -201,7 +219,8 @@ fn start(path: &Path, change: impl FnOnce(&mut ServerSettings)) -> StartedServer
     };
     let thread = std::thread::spawn(run);
     let address = reported.recv().expect("an address");
-    (engine, TestClient::new(address), stop, thread)
+    let client = TestClient::new(address).with_check(OpenApiDocument::check_native_answer);
+    (engine, client, stop, thread)
 }
 
 #[expect(clippy::disallowed_methods, reason = "git is found where the tests find it")]
@@ -214,8 +233,11 @@ fn open(path: &Path) -> Engine {
     let home = Some(path.join("home").into_os_string());
     let git = GitEnvironment { path: found, home, ..GitEnvironment::default() };
     let data = path.join("data");
-    let settings =
+    let mut settings =
         turnstone_engine::EngineSettings { git, ..turnstone_engine::EngineSettings::new(&data) };
+    let own = path.join("home/.config/opencode");
+    settings.rules.user_files = vec![own.join("opencode.json")];
+    settings.rules.user_agent_folders = vec![own];
     Engine::open(settings, now()).expect("opens")
 }
 
@@ -241,6 +263,7 @@ fn settings(path: &Path) -> ServerSettings {
             (OsString::from("HOME"), home.into_os_string()),
         ],
         program,
+        traces_commands: true,
         limits: RequestLimits::default(),
         clock: now,
     }

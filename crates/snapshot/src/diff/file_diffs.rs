@@ -31,6 +31,12 @@ pub struct DiffOptions {
     pub max_total_bytes: usize,
     /// Pairs deleted files with added ones that look like them, for display only.
     pub renames: bool,
+    /// Writes the bytes of files that are no text, or too large to be compared as text, into the patch.
+    pub binary_patches: bool,
+    /// A file with more bytes on either side is not written into the patch.
+    pub max_binary_bytes: usize,
+    /// Text in another encoding than UTF-8 is no text: for callers that keep patches as strings.
+    pub only_utf8_is_text: bool,
 }
 
 impl Default for DiffOptions {
@@ -43,11 +49,23 @@ impl Default for DiffOptions {
             max_patch_bytes: 4 << 20,
             max_total_bytes: 64 << 20,
             renames: false,
+            binary_patches: false,
+            max_binary_bytes: 64 << 20,
+            only_utf8_is_text: false,
         }
     }
 }
 
 impl DiffOptions {
+    /// A file with more bytes is not read.
+    pub(super) fn max_content_bytes(&self) -> usize {
+        if self.binary_patches {
+            self.max_file_bytes.max(self.max_binary_bytes)
+        } else {
+            self.max_file_bytes
+        }
+    }
+
     /// True if a path is asked for.
     pub(super) fn includes(&self, path: &RelPath) -> bool {
         self.scope.as_ref().is_none_or(|scope| scope == path || scope.is_ancestor_of(path))
@@ -76,9 +94,9 @@ pub enum DiffStatus {
 /// One file that differs.
 #[derive(Clone, Debug)]
 pub struct PathDiff {
-    /// The path.
+    /// The file, below the root.
     pub path: RelPath,
-    /// How.
+    /// Whether it was added, changed or deleted.
     pub status: DiffStatus,
     /// Lines only the second side has; zero where lines were not compared.
     pub additions: usize,
@@ -93,7 +111,7 @@ pub struct PathDiff {
 pub struct CaptureDiff {
     /// The files, in git's order.
     pub files: Vec<PathDiff>,
-    /// Paths one side has and the other does not cover: nothing can be said of them.
+    /// Paths that one side has and the other does not cover.
     pub not_covered: Vec<(RelPath, UncoveredReason)>,
     /// Deleted files and the added ones they may have become; each is among the files as well.
     pub renames: Vec<DetectedRename>,
@@ -102,11 +120,11 @@ pub struct CaptureDiff {
 }
 
 impl CaptureDiff {
-    /// All patches one after the other; `git apply` takes it. Binary files are not in it.
+    /// All patches one after the other; `git apply` takes it. Binary files are in it if they were asked for.
     #[must_use]
     pub fn patch(&self) -> Vec<u8> {
         let text = |file: &PathDiff| match &file.patch {
-            PatchBody::Text(text) => text.clone(),
+            PatchBody::Text(text) | PatchBody::BinaryPatch(text) => text.clone(),
             PatchBody::Binary | PatchBody::TooLarge => Vec::new(),
         };
         self.files.iter().flat_map(text).collect()
@@ -225,7 +243,7 @@ fn read_stored_side(
 impl PathDiff {
     /// Leaves the patch out if there is no room for it, else takes the room.
     fn fit_to_limit(mut self, room: &mut usize) -> Self {
-        if let PatchBody::Text(text) = &self.patch {
+        if let PatchBody::Text(text) | PatchBody::BinaryPatch(text) = &self.patch {
             match room.checked_sub(text.len()) {
                 Some(rest) => *room = rest,
                 None => self.patch = PatchBody::TooLarge,

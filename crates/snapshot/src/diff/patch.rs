@@ -6,6 +6,7 @@ use std::ops::Range;
 use gix::diff::blob::{Algorithm, InternedInput, Token, diff_with_slider_heuristics, sources};
 
 use super::DiffOptions;
+use super::binary_patch::write_binary_hunks;
 use super::path_quoting::quote_path;
 use crate::object_store::{FileMode, TreeLeaf};
 use crate::path::RelPath;
@@ -20,6 +21,8 @@ pub enum PatchBody {
     Text(Vec<u8>),
     /// One of the sides is no text.
     Binary,
+    /// One of the sides is no text: the bytes, as a patch that `git apply` takes.
+    BinaryPatch(Vec<u8>),
     /// The files, or the patch, are larger than was asked for.
     TooLarge,
 }
@@ -34,9 +37,30 @@ pub(super) fn build_patch(
     options: &DiffOptions,
 ) -> (PatchBody, usize, usize) {
     let (old, new) = (side_bytes(before), side_bytes(after));
-    if is_binary(old) || is_binary(new) {
-        return (PatchBody::Binary, 0, 0);
+    let is_text = |bytes: &[u8]| {
+        let is_readable = !options.only_utf8_is_text || std::str::from_utf8(bytes).is_ok();
+        is_readable && !is_binary(bytes)
+    };
+    let compared = match is_text(old) && is_text(new) {
+        true => build_text_patch(path, before, after, options),
+        false => (PatchBody::Binary, 0, 0),
+    };
+    match compared {
+        (PatchBody::Binary | PatchBody::TooLarge, ..) if options.binary_patches => {
+            (build_binary_patch(path, before, after, options), 0, 0)
+        }
+        compared => compared,
     }
+}
+
+/// The change of a text, line by line.
+fn build_text_patch(
+    path: &RelPath,
+    before: PatchSide<'_>,
+    after: PatchSide<'_>,
+    options: &DiffOptions,
+) -> (PatchBody, usize, usize) {
+    let (old, new) = (side_bytes(before), side_bytes(after));
     if old.len().max(new.len()) > options.max_file_bytes {
         return (PatchBody::TooLarge, 0, 0);
     }
@@ -46,19 +70,48 @@ pub(super) fn build_patch(
     {
         return (PatchBody::TooLarge, 0, 0);
     }
-    let is_link = |side: PatchSide<'_>| side.is_some_and(|(leaf, _)| leaf.mode == FileMode::Link);
     let mut text = Vec::new();
-    let (additions, deletions) =
-        if before.is_some() && after.is_some() && is_link(before) != is_link(after) {
-            // git cannot say it in one: a file that goes and a link that comes, or the reverse.
-            let (_, gone) = write_file_section(&mut text, path, before, None, options);
-            let (come, _) = write_file_section(&mut text, path, None, after, options);
-            (come, gone)
-        } else {
-            write_file_section(&mut text, path, before, after, options)
-        };
+    let (additions, deletions) = if is_type_change(before, after) {
+        // git cannot say it in one: a file that goes and a link that comes, or the reverse.
+        let (_, gone) = write_file_section(&mut text, path, before, None, options);
+        let (come, _) = write_file_section(&mut text, path, None, after, options);
+        (come, gone)
+    } else {
+        write_file_section(&mut text, path, before, after, options)
+    };
     let too_large = text.len() > options.max_patch_bytes;
     (if too_large { PatchBody::TooLarge } else { PatchBody::Text(text) }, additions, deletions)
+}
+
+/// The bytes of a change that is not shown line by line; too large if there are more than are written.
+fn build_binary_patch(
+    path: &RelPath,
+    before: PatchSide<'_>,
+    after: PatchSide<'_>,
+    options: &DiffOptions,
+) -> PatchBody {
+    if side_bytes(before).len().max(side_bytes(after).len()) > options.max_binary_bytes {
+        return PatchBody::TooLarge;
+    }
+    let sections = match is_type_change(before, after) {
+        true => vec![(before, None), (None, after)],
+        false => vec![(before, after)],
+    };
+    let mut out = Vec::new();
+    for (before, after) in sections {
+        let (old, new) = (side_bytes(before), side_bytes(after));
+        write_file_header(&mut out, path, before, after);
+        if old != new && write_binary_hunks(&mut out, old, new).is_err() {
+            return PatchBody::Binary;
+        }
+    }
+    PatchBody::BinaryPatch(out)
+}
+
+/// True if a file became a link, or a link a file.
+fn is_type_change(before: PatchSide<'_>, after: PatchSide<'_>) -> bool {
+    let is_link = |side: PatchSide<'_>| side.is_some_and(|(leaf, _)| leaf.mode == FileMode::Link);
+    before.is_some() && after.is_some() && is_link(before) != is_link(after)
 }
 
 fn side_bytes<'a>(side: PatchSide<'a>) -> &'a [u8] {
@@ -80,11 +133,11 @@ fn count_contested_lines(old: &[u8], new: &[u8]) -> usize {
     let trail = before.iter().rev().zip(after.iter().rev()).take_while(equal).count();
     let (before, after) = (&before[..before.len() - trail], &after[..after.len() - trail]);
     let here = |tokens: &[Token]| tokens.iter().copied().collect::<HashSet<Token>>();
-    let (olds, news) = (here(before), here(after));
+    let (old_lines, new_lines) = (here(before), here(after));
     let shared = |tokens: &[Token], others: &HashSet<Token>| {
         tokens.iter().filter(|token| others.contains(token)).count()
     };
-    shared(before, &news) + shared(after, &olds)
+    shared(before, &new_lines) + shared(after, &old_lines)
 }
 
 /// Writes header and hunks of one file.
@@ -95,6 +148,24 @@ fn write_file_section(
     after: PatchSide<'_>,
     options: &DiffOptions,
 ) -> (usize, usize) {
+    write_file_header(out, path, before, after);
+    let (old, new) = (side_bytes(before), side_bytes(after));
+    if old == new {
+        return (0, 0);
+    }
+    let (a, b) = (quote_path("a/", path.as_bytes()), quote_path("b/", path.as_bytes()));
+    file_line(out, "--- ", before.is_some().then_some(&a));
+    file_line(out, "+++ ", after.is_some().then_some(&b));
+    write_hunks(out, old, new, options.context)
+}
+
+/// Writes the names, the modes and, if the content differs, the objects of both sides.
+fn write_file_header(
+    out: &mut Vec<u8>,
+    path: &RelPath,
+    before: PatchSide<'_>,
+    after: PatchSide<'_>,
+) {
     let (a, b) = (quote_path("a/", path.as_bytes()), quote_path("b/", path.as_bytes()));
     out.extend_from_slice(&[b"diff --git ", &a[..], b" ", &b, b"\n"].concat());
     let mode = |side: PatchSide<'_>| side.map(|(leaf, _)| leaf.mode.octal());
@@ -106,9 +177,8 @@ fn write_file_section(
         }
         _ => {}
     }
-    let (old, new) = (side_bytes(before), side_bytes(after));
-    if old == new {
-        return (0, 0);
+    if side_bytes(before) == side_bytes(after) {
+        return;
     }
     let null = || "0".repeat(40);
     let name = |side: PatchSide<'_>| side.map_or_else(null, |(leaf, _)| leaf.blob.to_string());
@@ -119,9 +189,6 @@ fn write_file_section(
         put_text(out, &format!(" {old}"));
     }
     put_text(out, "\n");
-    file_line(out, "--- ", before.is_some().then_some(&a));
-    file_line(out, "+++ ", after.is_some().then_some(&b));
-    write_hunks(out, old, new, options.context)
 }
 
 fn put_text(out: &mut Vec<u8>, text: &str) {
@@ -163,20 +230,24 @@ fn write_hunks(out: &mut Vec<u8>, old: &[u8], new: &[u8], context: usize) -> (us
         let (first, last) = (&group[0], &group[count - 1]);
         let lead = context.min(first.0.start);
         let trail = context.min(input.before.len() - last.0.end);
-        let olds = first.0.start - lead..last.0.end + trail;
-        let news = first.1.start - lead..last.1.end + trail;
+        let old_lines = first.0.start - lead..last.0.end + trail;
+        let new_lines = first.1.start - lead..last.1.end + trail;
         put_text(
             out,
-            &format!("@@ -{} +{} @@\n", format_hunk_range(&olds), format_hunk_range(&news)),
+            &format!(
+                "@@ -{} +{} @@\n",
+                format_hunk_range(&old_lines),
+                format_hunk_range(&new_lines)
+            ),
         );
-        let mut at = olds.start;
+        let mut at = old_lines.start;
         for (gone, come) in group {
             (at..gone.start).for_each(|index| write_line(out, b' ', line(&input.before, index)));
             gone.clone().for_each(|index| write_line(out, b'-', line(&input.before, index)));
             come.clone().for_each(|index| write_line(out, b'+', line(&input.after, index)));
             at = gone.end;
         }
-        (at..olds.end).for_each(|index| write_line(out, b' ', line(&input.before, index)));
+        (at..old_lines.end).for_each(|index| write_line(out, b' ', line(&input.before, index)));
     }
     (diff.count_additions() as usize, diff.count_removals() as usize)
 }

@@ -27,7 +27,7 @@ const MAX_PENDING_NAMES: usize = 1 << 18;
 /// The thread rests so long after it emptied the queue, so that a busy writer does not keep it busy.
 const READ_PAUSE: Duration = Duration::from_millis(5);
 
-/// File systems that tell of every change made through them on this machine.
+/// File systems that report every change made through them on this machine.
 const LOCAL_FILE_SYSTEMS: [u64; 9] = [
     0xef53,      // ext2, ext3, ext4
     0x5846_5342, // xfs
@@ -52,7 +52,7 @@ struct WatcherShared {
     queue: OwnedFd,
     /// The device of the root.
     device: u64,
-    /// The path of the root as the kernel tells it.
+    /// The path of the root according to the kernel.
     root: Vec<u8>,
     events: Mutex<PendingEvents>,
 }
@@ -114,7 +114,7 @@ impl FileWatcher {
         self.shared.lock_events().unwatch_folder(&self.shared.queue, folder);
     }
 
-    /// Takes everything that was heard until now.
+    /// Takes all events received so far.
     pub(crate) fn drain(&self) -> DrainedEvents {
         let mut events = self.shared.lock_events();
         self.shared.read_queue(&mut events);
@@ -124,7 +124,7 @@ impl FileWatcher {
         drained
     }
 
-    /// Tells what was heard until now, after waiting a while, and keeps it for the next [`Self::drain`].
+    /// Waits, then returns the events received so far and keeps them for the next [`Self::drain`].
     pub(crate) fn peek(&self, wait: Duration) -> DrainedEvents {
         std::thread::sleep(wait);
         let mut events = self.shared.lock_events();
@@ -132,8 +132,8 @@ impl FileWatcher {
         events.to_drained()
     }
 
-    /// Why not everything is heard, if it is not.
-    pub(crate) fn loss(&self) -> Option<JournalState> {
+    /// Why events were lost, if any were.
+    pub(crate) fn lost_events(&self) -> Option<JournalState> {
         self.shared.lock_events().loss
     }
 
@@ -328,7 +328,7 @@ impl PendingEvents {
         }
     }
 
-    /// What was heard, by path; of a folder that is not captured, its own name in the folder above.
+    /// The events by path; for a folder that is not captured, its own name in the folder above.
     fn to_drained(&self) -> DrainedEvents {
         let mut drained = DrainedEvents { loss: self.loss, ..DrainedEvents::default() };
         for (watch, names) in &self.names {

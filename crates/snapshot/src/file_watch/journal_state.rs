@@ -1,4 +1,4 @@
-//! What a watch has heard, and what it is worth.
+//! The events of a watch, and whether they are complete.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 use crate::stat_cache::EntryName;
 
-/// What the journal was worth for a capture, and why it was not used if it was not.
+/// Whether a capture could use the journal, and why not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum JournalState {
     /// The journal was not requested, or this system has none.
     #[default]
     Off,
-    /// It begins with this capture, which had to look at everything.
+    /// It begins with this capture, which had to walk the whole worktree.
     Starting,
     /// It reported what changed.
     On,
@@ -21,21 +21,21 @@ pub enum JournalState {
     Overflow,
     /// The kernel allows no more watches (`fs.inotify.max_user_watches`, `max_user_instances`).
     WatchLimit,
-    /// The file system tells nothing of changes made elsewhere, or nothing at all.
+    /// The file system does not report changes made on other machines, or none at all.
     NoEvents,
-    /// So many files have a second name, through which they change unseen, that all are looked at.
+    /// Too many files have a second name, through which they can change unnoticed: all files are checked.
     Linked,
-    /// An audit found a change it had missed (R8): it is not believed until the store is opened again.
+    /// An audit found a change that it had missed (R8): it is not used until the store is opened again.
     Distrusted,
 }
 
 /// Names, by the folder they are in.
 pub(crate) type NamesByFolder = BTreeMap<Vec<u8>, BTreeSet<EntryName>>;
 
-/// What was heard since it was last asked.
+/// The events since the last call.
 #[derive(Debug, Default)]
 pub(crate) struct DrainedEvents {
     pub(crate) names: NamesByFolder,
-    /// Set if something was not heard; then the names are not all.
+    /// Set if events were lost; then names are missing.
     pub(crate) loss: Option<JournalState>,
 }

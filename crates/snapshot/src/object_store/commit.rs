@@ -2,7 +2,7 @@
 
 use super::{ObjectError, Oid};
 
-/// A commit of ours: no author but us, no time but the caller's.
+/// A commit in a snapshot store: the author is always Turnstone, the time comes from the caller.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Commit {
     pub(crate) tree: Oid,

@@ -8,7 +8,7 @@ use gix::objs::Kind;
 use gix::odb::pack::data::entry::Header;
 
 use super::pack_writer::{BORROWED_PREFIX, ObjectEncoding, TEMP_PREFIX, hidden_index};
-use super::{Oid, from_gix};
+use super::{Oid, from_gix, to_gix};
 
 /// Bytes a head has at most: a size, and the name or the distance of a base.
 const MAX_HEADER_BYTES: usize = 32;
@@ -91,9 +91,7 @@ impl PackFile {
 
     /// Its objects, in the order of their places.
     pub(crate) fn entries(&self) -> io::Result<Vec<PackEntry>> {
-        let path = self.folder.join(format!("{}.idx", self.stem));
-        let index = gix::odb::pack::index::File::at(path, gix::hash::Kind::Sha1);
-        let index = index.map_err(|error| io::Error::other(error.to_string()))?;
+        let index = self.open_index()?;
         let entry = |entry: gix::odb::pack::index::Entry| PackEntry {
             oid: from_gix(entry.oid),
             offset: entry.pack_offset,
@@ -109,6 +107,18 @@ impl PackFile {
             end = entry.offset;
         }
         Ok(entries)
+    }
+
+    fn open_index(&self) -> io::Result<gix::odb::pack::index::File> {
+        let path = self.folder.join(format!("{}.idx", self.stem));
+        let index = gix::odb::pack::index::File::at(path, gix::hash::Kind::Sha1);
+        index.map_err(|error| io::Error::other(error.to_string()))
+    }
+
+    /// Returns a lookup of where objects are in it.
+    pub(crate) fn offset_lookup(&self) -> io::Result<impl Fn(&Oid) -> Option<u64> + use<>> {
+        let index = self.open_index()?;
+        Ok(move |oid: &Oid| index.lookup(to_gix(oid)).map(|at| index.pack_offset_at_index(at)))
     }
 
     /// Opens it to read objects as they are stored.
@@ -134,7 +144,7 @@ impl PackFile {
     }
 }
 
-/// Removes the files of a hidden pack; its hidden index goes last, since it tells of the others.
+/// Removes the files of a hidden pack; its hidden index last, since it names the others.
 pub(super) fn remove_pack_files(folder: &Path, stem: &str) -> io::Result<()> {
     let others = ["pack", "rev", "bitmap", "mtimes"].map(|ending| format!("{stem}.{ending}"));
     for name in others.into_iter().chain([hidden_index(stem)]) {
@@ -171,7 +181,7 @@ impl PackEntryHeader {
 }
 
 impl OpenPack {
-    /// How an object is stored, without a look at its bytes.
+    /// How an object is stored; its bytes are not read.
     pub(crate) fn entry_header(&self, entry: &PackEntry) -> io::Result<PackEntryHeader> {
         let broken = || damaged_object(&entry.oid);
         let mut bytes = [0; MAX_HEADER_BYTES];

@@ -205,7 +205,7 @@ impl<'r> PackRebuild<'r> {
         Ok(())
     }
 
-    /// Reads an object that is what its name says.
+    /// Reads an object whose hash matches its name.
     fn read_verified(&self, oid: &Oid) -> io::Result<(Kind, Vec<u8>)> {
         let (pack, entry) = self.source(oid)?;
         let (kind, data) = match pack.read_whole(entry)? {

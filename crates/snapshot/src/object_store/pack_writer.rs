@@ -20,7 +20,7 @@ use super::{Oid, from_gix, hash_object};
 const CAPTURE_COMPRESSION: Compression = Compression::BEST_SPEED;
 /// Bytes that are written before the disk is asked how much is free.
 const FREE_SPACE_CHECK_BYTES: u64 = 32 << 20;
-/// How files that are not yet a pack are called; whatever is left of them is swept.
+/// The names of files that are not yet a pack; leftovers are removed.
 ///
 /// Not `tmp_`: `git gc --prune=now` removes such files even while they are being written.
 pub(super) const TEMP_PREFIX: &str = "turnstone_tmp_";
@@ -64,6 +64,11 @@ impl PackedObject {
         deflate.flush()?;
         let bytes = deflate.into_inner();
         Ok(Self { oid, crc: crc32fast::hash(&bytes), bytes })
+    }
+
+    /// How many bytes it has in a pack.
+    pub(crate) fn packed_len(&self) -> u64 {
+        self.bytes.len() as u64
     }
 
     /// The bytes of the object, as they were before.
@@ -262,7 +267,7 @@ impl PackWriter {
         let mut buffer = vec![0; 1 << 17];
         let mut total = 0;
         loop {
-            // A file that cannot be read to its end is too short, and that is what the caller hears.
+            // A file that cannot be read to its end is reported as too short.
             let read = reader.read(&mut buffer).unwrap_or_default();
             if read == 0 || total > size {
                 break;

@@ -1,6 +1,6 @@
 //! Locks as git takes them, so that `git gc` and we do not undo each other's work on references.
 //!
-//! A lock is a second name, `NAME.lock`, of a temporary file of ours: after sudden death the file
+//! A lock is a second name, `NAME.lock`, of one of our temporary files: after a crash the file
 //! that still has both names tells which lock was ours and may go.
 
 use std::io::{self, Write};
@@ -28,7 +28,7 @@ pub(super) struct RefLock {
 }
 
 impl DraftFile {
-    /// Makes an empty one below the git directory, outside of everything git looks at.
+    /// Creates an empty file below the git directory, where git does not look.
     pub(super) fn new(git_dir: &Path) -> io::Result<Self> {
         let temp = git_dir.join(format!("{TEMP_PREFIX}{}", random_hex()?));
         let file = fs_err::File::create_new(&temp)?;

@@ -20,6 +20,11 @@ use super::{Commit, Oid, PackWriter, TreeEntry, hash_object, parse_tree, to_gix}
 
 /// Packs one process can see at a time; gitoxide fixes the number when it opens.
 const PACK_SLOTS: u16 = 4096;
+/// So much of the packs is read before they are mapped again: what was read of a mapping counts as memory
+/// until it is unmapped, and a restore or a copy may read packs of any size.
+const MAX_MAPPED_BYTES: u64 = 32 << 20;
+/// The kernel maps so much around a byte that is read.
+const FAULT_AROUND_BYTES: u64 = 64 << 10;
 /// Readers that are kept for reuse.
 const MAX_IDLE_READERS: usize = 16;
 
@@ -38,7 +43,7 @@ pub enum ObjectError {
     /// The store has no such object.
     #[error("object {0} is not in the store")]
     Missing(Oid),
-    /// The object is not what its name says, or not of the kind that was expected.
+    /// The hash of the object does not match its name, or it is not of the expected kind.
     #[error("object {0} is damaged")]
     Corrupt(Oid),
     /// The disk reported an error.
@@ -59,6 +64,8 @@ pub(crate) struct ObjectRepository {
     idle: Mutex<Vec<gix::odb::HandleArc>>,
     /// True while some packs are borrowed: then every object is compared with its name (R10).
     has_borrowed: AtomicBool,
+    /// About how much of the packs was read since they were mapped.
+    mapped_bytes: AtomicU64,
 }
 
 /// A pack that git leaves alone until this is dropped.
@@ -106,14 +113,15 @@ impl ObjectRepository {
             stored: Arc::default(),
             idle: Mutex::default(),
             has_borrowed: AtomicBool::default(),
+            mapped_bytes: AtomicU64::new(0),
         };
         repository.detect_borrowed_packs()?;
         Ok(repository)
     }
 
     fn detect_borrowed_packs(&self) -> io::Result<()> {
-        let lent = self.list_packs()?.iter().any(PackFile::is_borrowed);
-        self.has_borrowed.store(lent, Ordering::SeqCst);
+        let borrowed = self.list_packs()?.iter().any(PackFile::is_borrowed);
+        self.has_borrowed.store(borrowed, Ordering::SeqCst);
         Ok(())
     }
 
@@ -181,6 +189,16 @@ impl ObjectRepository {
         answer
     }
 
+    /// Counts a read, and maps the packs again after many.
+    fn count_mapped_bytes(&self, bytes: usize) {
+        let more = bytes as u64 + FAULT_AROUND_BYTES;
+        if self.mapped_bytes.fetch_add(more, Ordering::Relaxed) + more > MAX_MAPPED_BYTES {
+            self.mapped_bytes.store(0, Ordering::Relaxed);
+            // Where that fails, the packs stay mapped and can be read as before.
+            self.reopen().ok();
+        }
+    }
+
     fn read_once(&self, oid: &Oid) -> Result<(Kind, Vec<u8>), ObjectError> {
         let mut data = Vec::new();
         let kind = self.with_reader(|handle| {
@@ -188,6 +206,7 @@ impl ObjectRepository {
             let found = found.map_err(|error| io::Error::other(error.to_string()))?;
             found.map(|object| object.kind).ok_or(ObjectError::Missing(*oid))
         })?;
+        self.count_mapped_bytes(data.len());
         if self.has_borrowed_packs() && hash_object(kind, &data)? != *oid {
             return Err(ObjectError::Corrupt(*oid));
         }
@@ -197,14 +216,15 @@ impl ObjectRepository {
     /// Tells how many bytes an object has.
     pub(crate) fn object_size(&self, oid: &Oid) -> Result<u64, ObjectError> {
         let header = self.with_reader(|handle| handle.try_header(&to_gix(oid)));
+        self.count_mapped_bytes(0);
         match header {
             Ok(Some(header)) => Ok(header.size()),
-            // The slow way says what is wrong with it.
+            // The slow way finds out what is wrong with it.
             Ok(None) | Err(_) => self.read(oid).map(|(_, data)| data.len() as u64),
         }
     }
 
-    /// Reads an object of one kind and makes sure its bytes are what its name says.
+    /// Reads an object of one kind and verifies its hash.
     pub(crate) fn read_verified(&self, oid: &Oid, kind: Kind) -> Result<Vec<u8>, ObjectError> {
         let (found, data) = self.read(oid)?;
         if found != kind || hash_object(kind, &data)? != *oid {
@@ -231,18 +251,12 @@ impl ObjectRepository {
 
     /// Returns a check for which objects exist, for repeated use.
     ///
-    /// It does not look at the disk again, since this process is the only writer: each miss would
+    /// It does not list the packs again, since this process is the only writer: each miss would
     /// list the folder of packs.
     pub(crate) fn existence_check(&self) -> impl Fn(&Oid) -> bool + use<> {
         let mut handle = self.objects().to_cache_arc();
         handle.refresh_never();
         move |oid| handle.exists(&to_gix(oid))
-    }
-
-    /// Returns a lookup of object sizes, for repeated use.
-    pub(crate) fn size_lookup(&self) -> impl Fn(&Oid) -> Option<u64> + use<> {
-        let handle = self.objects().to_cache_arc();
-        move |oid| Some(handle.try_header(&to_gix(oid)).ok()??.size())
     }
 
     /// Begins a pack.

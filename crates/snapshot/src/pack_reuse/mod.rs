@@ -3,7 +3,8 @@
 //! A first capture of a committed checkout would read and compress every file though the user's
 //! repository has most of them. Files that its index proves unchanged are taken from there. The packs
 //! that hold them get a second name in our store (a hard link, marked as borrowed), so nothing the user does
-//! to the repository takes them away; nothing is ever written there, and there are no alternates.
+//! to the repository takes them away. Packs of its alternates (`clone --shared`) are linked in the same way;
+//! nothing is ever written there, and our store has no alternates.
 //! A file that is in no pack worth borrowing is read: that is no slower than copying a loose object.
 //!
 //! A borrowed object is not trusted: as long as a pack is borrowed, every object

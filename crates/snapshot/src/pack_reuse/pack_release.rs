@@ -11,14 +11,15 @@ use serde::Serialize;
 
 use crate::file_hashing::{CurrentContent, read_current_content};
 use crate::object_store::{
-    Commit, ObjectError, Oid, PackFile, PackedObject, TreeEntry, TreeLeaf, build_trees, parse_tree,
+    Commit, ObjectError, Oid, PackFile, PackWriter, PackedObject, TreeEntry, TreeLeaf, build_trees,
+    parse_tree,
 };
 use crate::path::RelPath;
 use crate::repack::PackMaintenance;
 use crate::snapshot_store::SnapshotStore;
 
 /// Bytes of objects that are held at a time.
-const BATCH_BYTES: u64 = 24 << 20;
+const BATCH_BYTES: u64 = 8 << 20;
 
 /// What came of settling.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -66,16 +67,16 @@ impl PackMaintenance<'_> {
         report.lost.sort_unstable();
         self.record_lost_objects(&report.lost)?;
         let own = self.own_objects()?;
-        // What no capture holds goes with them, though it may be remembered. Were the packs to go
-        // first, a crash would leave files that are believed to be in them.
+        // Objects that no capture holds are deleted with them, but may be cached. If the packs were deleted
+        // first, a crash would leave cached entries for objects that are gone.
         self.store.forget_dropped_objects(&|oid| own.contains(oid))?;
         drop(own);
         let packs = self.store.repository.list_packs()?;
-        let lent: Vec<&PackFile> = packs.iter().filter(|pack| pack.is_borrowed()).collect();
-        report.returned = lent.len();
-        self.store.repository.hide_packs(&lent)?;
+        let borrowed: Vec<&PackFile> = packs.iter().filter(|pack| pack.is_borrowed()).collect();
+        report.returned = borrowed.len();
+        self.store.repository.hide_packs(&borrowed)?;
         drop((taken, running));
-        self.store.repository.remove_packs(&lent)?;
+        self.store.repository.remove_packs(&borrowed)?;
         Ok(report)
     }
 
@@ -115,10 +116,19 @@ impl PackMaintenance<'_> {
     fn copy_needed_objects(&self, report: &mut PackReleaseReport) -> Result<(), ObjectError> {
         let own = self.own_objects()?;
         let mut repairs = WorktreeRepairs { store: self.store, blobs: None, trees: None };
-        let needs = self.list_needed_objects(&own, &report.lost, &mut repairs)?;
+        let mut needs = self.list_needed_objects(&own, &report.lost, &mut repairs)?;
+        drop(own);
+        self.sort_by_offset(&mut needs)?;
         let mut writer = self.store.repository.new_pack_writer()?;
         let mut sample = None;
         for batch in self.split_batches(&needs) {
+            if let [need] = batch
+                && self.copy_large_blob(need, &mut writer)?
+            {
+                report.copied += 1;
+                sample = Some(need.0);
+                continue;
+            }
             let read: Vec<Option<PackedObject>> =
                 batch.par_iter().map(|need| self.read_for_copy(need)).collect::<Result<_, _>>()?;
             for ((oid, kind), packed) in batch.iter().zip(read) {
@@ -150,13 +160,24 @@ impl PackMaintenance<'_> {
         }
     }
 
+    /// Sorts needs as they lie in the borrowed packs, so that each part of a pack is mapped once.
+    fn sort_by_offset(&self, needs: &mut [NeededObject]) -> io::Result<()> {
+        let packs = self.store.repository.list_packs()?;
+        let borrowed = packs.iter().filter(|pack| pack.is_borrowed());
+        let lookups: Vec<_> = borrowed.filter_map(|pack| pack.offset_lookup().ok()).collect();
+        needs.sort_by_cached_key(|(oid, _)| {
+            let mut places = lookups.iter().enumerate();
+            places.find_map(|(number, offset)| Some((number, offset(oid)?)))
+        });
+        Ok(())
+    }
+
     /// Parts the needs so that each part fits into memory.
     fn split_batches<'n>(&self, needs: &'n [NeededObject]) -> Vec<&'n [NeededObject]> {
-        let sizes = self.store.repository.size_lookup();
         let mut parts = Vec::new();
         let (mut start, mut bytes) = (0, 0);
         for (at, (oid, _)) in needs.iter().enumerate() {
-            let size = sizes(oid).unwrap_or_default() + 256;
+            let size = self.store.repository.object_size(oid).unwrap_or_default() + 256;
             if bytes + size > BATCH_BYTES && at > start {
                 parts.push(&needs[start..at]);
                 (start, bytes) = (at, 0);
@@ -165,6 +186,24 @@ impl PackMaintenance<'_> {
         }
         parts.push(&needs[start..]);
         parts
+    }
+
+    /// Copies a large blob without a second, compressed copy of it in memory; false if it is another object
+    /// or damaged.
+    fn copy_large_blob(
+        &self,
+        (oid, kind): &NeededObject,
+        writer: &mut PackWriter,
+    ) -> Result<bool, ObjectError> {
+        let size = self.store.repository.object_size(oid).unwrap_or_default();
+        if *kind != Kind::Blob || size <= BATCH_BYTES {
+            return Ok(false);
+        }
+        let Ok(data) = self.store.repository.read_verified(oid, *kind) else {
+            return Ok(false);
+        };
+        writer.add_stream(data.len() as u64, &data[..], |_| true)?;
+        Ok(true)
     }
 
     /// Reads one borrowed object; `None` if it is damaged or missing.
@@ -256,12 +295,9 @@ impl WorktreeRepairs<'_> {
             let files = store.lock_worktree_index().list_leaves();
             files.into_iter().map(|(path, leaf)| (leaf.blob, path)).collect()
         });
-        match read_current_content(&store.worktree, blobs.get(oid)?) {
-            CurrentContent::Present(_, leaf, data) if leaf.blob == *oid => Some(data),
-            CurrentContent::Present(..) | CurrentContent::Absent | CurrentContent::Uncovered(_) => {
-                None
-            }
-        }
+        let CurrentContent { image, data, .. } =
+            read_current_content(&store.worktree, blobs.get(oid)?);
+        image.leaf().filter(|leaf| leaf.blob == *oid).map(|_| data)
     }
 
     fn rebuild_tree(&mut self, oid: &Oid) -> io::Result<Option<Vec<u8>>> {

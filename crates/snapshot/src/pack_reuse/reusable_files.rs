@@ -16,7 +16,7 @@ use crate::worktree::{FileStat, Worktree};
 use crate::worktree_index::WorktreeIndex;
 use crate::worktree_walk::{FolderListing, ScanDelta};
 
-/// A file and what the kernel said of it.
+/// A file and its stat.
 pub(crate) type StatFile = (RelPath, FileStat);
 
 /// Files whose bytes are known, and files that must be read.
@@ -58,7 +58,7 @@ impl ReuseContext {
 
 /// Parts `files`, sorted by path, into those the user's repositories prove and those to be read.
 ///
-/// The objects of the proven ones are in the store and durable. Whatever goes wrong on the way
+/// The objects of the proven ones are in the store and durable. Whatever fails on the way
 /// proves nothing; only a store that cannot be written is an error.
 pub(crate) fn split_reusable(
     store: &SnapshotStore,
@@ -71,7 +71,7 @@ pub(crate) fn split_reusable(
     };
     let mut blobs: Vec<Option<Oid>> = vec![None; files.len()];
     let mut claimed = vec![false; files.len()];
-    let mut is_lent = false;
+    let mut is_reused = false;
     // The deepest first: a file belongs to the innermost repository around it.
     for repo in context.repos.values().rev() {
         let (first, count) = range_below(&files, repo.prefix());
@@ -79,15 +79,15 @@ pub(crate) fn split_reusable(
             .filter(|at| !std::mem::replace(&mut claimed[*at], true))
             .collect();
         let claims = match_index(&store.worktree, repo, context, user, &files, &fresh);
-        let Some((folder, claims)) = claims else {
+        let Some((folders, claims)) = claims else {
             continue;
         };
-        for lent in link_packs(&folder, &store.repository.pack_folder(), claims)? {
-            blobs[lent.at] = Some(lent.blob);
-            is_lent = true;
+        for reused in link_packs(&folders, &store.repository.pack_folder(), claims)? {
+            blobs[reused.at] = Some(reused.blob);
+            is_reused = true;
         }
     }
-    if is_lent {
+    if is_reused {
         store.repository.reopen()?;
     }
     let (mut proven, mut rest) = (Vec::with_capacity(files.len()), Vec::new());
@@ -103,7 +103,7 @@ pub(crate) fn split_reusable(
     Ok((proven, rest))
 }
 
-/// What the index of a repository says of its files, and where its packs are.
+/// What the index of a repository records of its files, and where its objects are.
 fn match_index(
     worktree: &Worktree,
     repo: &UserRepository,
@@ -111,7 +111,7 @@ fn match_index(
     user: &UserGitSettings,
     files: &[StatFile],
     fresh: &[usize],
-) -> Option<(PathBuf, Vec<WantedBlob>)> {
+) -> Option<(Vec<PathBuf>, Vec<WantedBlob>)> {
     let (index, lead) = (repo.index()?, repo.prefix());
     let inside = context.attributes.iter().filter(|it| it.as_bytes().starts_with(lead));
     let conversions =
@@ -119,7 +119,7 @@ fn match_index(
             .ok()??;
     let mut claims = match_entries(&index, files, fresh, lead.len());
     claims.retain(|it| !conversions.may_convert(&files[it.at].0.as_bytes()[lead.len()..]));
-    Some((repo.common_dir().ok()?.join("objects/pack"), claims))
+    Some((repo.object_folders().ok()?, claims))
 }
 
 /// Where the files below a directory are: the first, and how many.

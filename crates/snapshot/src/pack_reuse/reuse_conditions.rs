@@ -1,4 +1,4 @@
-//! Under which conditions a repository's index is believed at all, and for which of its files.
+//! When the index of a repository is trusted, and for which files.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -12,7 +12,7 @@ pub(super) const ATTRIBUTES_FILE: &[u8] = b".gitattributes";
 /// Larger ones are ignored by git.
 const MAX_ATTRIBUTES_BYTES: u64 = 100 << 20;
 
-/// Reads what may convert files of `repo`; `None` if its index must not be believed.
+/// Reads what may convert files of `repo`; `None` if its index must not be trusted.
 ///
 /// `files` are the attributes files of its part of the worktree.
 pub(super) fn read_conversions(

@@ -5,11 +5,12 @@
 
 mod path_serde;
 mod root_identity;
+mod root_resolution;
 mod store_lookup;
 mod store_record;
 mod store_registry;
 
-pub use root_identity::RootIdentity;
+pub use root_identity::{RootIdentity, read_directory_identity};
 pub use store_record::{RegistryError, StoreId};
 pub(crate) use store_record::{create_private_dir, write_json};
 pub use store_registry::{ListedStore, StoreLinkage, StoreLocation, StoreRegistry};

@@ -39,7 +39,7 @@ pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<PathBuf,
     Ok(SerializedPath::deserialize(from)?.into())
 }
 
-/// The same for a path that may be missing.
+/// The stored form of a path that may be missing.
 pub(super) mod optional {
     use super::{Deserialize, Deserializer, PathBuf, Serialize, SerializedPath, Serializer};
 

@@ -101,7 +101,7 @@ impl std::fmt::Display for StoreId {
     }
 }
 
-/// What a store says of itself.
+/// What a store records about itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct StoreRecord {
     pub(super) version: u32,

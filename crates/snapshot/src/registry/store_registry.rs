@@ -6,17 +6,18 @@ use std::path::{Path, PathBuf};
 
 use fail::fail_point;
 use fs_err::os::unix::fs::OpenOptionsExt;
+use turnstone_core::model::FileIdentity;
 use turnstone_core::time::EpochMillis;
 
 use super::RootIdentity;
-use super::root_identity::enclosing_checkout;
-use super::store_lookup::{StoreMatch, closest_known_root, match_store};
+use super::root_resolution::ResolvedRoot;
+use super::store_lookup::{StoreMatch, StoreRootState, closest_known_root, match_store};
 use super::store_record::{
     RegistryError, RegistryIndex, StoreId, StoreRecord, TEMP_PREFIX, create_private_dir,
 };
 use crate::path::RelPath;
-use crate::store_removal::{RemovalError, remove_store};
-use crate::worktree::{RootError, RootPolicy, Worktree};
+use crate::store_removal::{RemovalError, finish_removals, remove_store};
+use crate::worktree::{RootPolicy, Worktree};
 
 /// How a store came to be linked to its directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -32,12 +33,14 @@ pub enum StoreLinkage {
 /// A directory and its store.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoreLocation {
-    /// The store.
+    /// Names the store.
     pub id: StoreId,
     /// Where the store is.
     pub folder: PathBuf,
     /// The root of the worktree the store belongs to.
     pub root: PathBuf,
+    /// Which directory that is: another one at its path is not captured in this store.
+    pub identity: FileIdentity,
     /// The directory that was asked for, if it lies below the root.
     pub scope: Option<RelPath>,
     /// How the two came together.
@@ -47,13 +50,13 @@ pub struct StoreLocation {
 /// A store, as it is listed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListedStore {
-    /// The store.
+    /// Names the store.
     pub id: StoreId,
     /// Where it is.
     pub folder: PathBuf,
     /// Whose it is; `None` if it does not say so any more.
     pub root: Option<RootIdentity>,
-    /// True if its directory is still there.
+    /// True if its directory is still there, and not another one at its path.
     pub root_exists: bool,
     /// Bytes of all its files.
     pub bytes: u64,
@@ -70,10 +73,10 @@ const GONE_FILE: &str = "gone";
 #[derive(Clone, Debug)]
 pub struct StoreRegistry {
     data: PathBuf,
-    stores: PathBuf,
+    pub(super) stores: PathBuf,
 }
 
-type StoreRoots = BTreeMap<StoreId, RootIdentity>;
+pub(super) type StoreRoots = BTreeMap<StoreId, RootIdentity>;
 
 impl StoreRegistry {
     /// The registry of a data directory; touches nothing.
@@ -93,15 +96,15 @@ impl StoreRegistry {
         policy: &RootPolicy,
     ) -> Result<Option<(StoreLocation, Worktree)>, RegistryError> {
         let known = self.load_roots()?;
-        let ResolvedRoot { worktree, scope } = resolve_root(directory, policy, &known)?;
+        let ResolvedRoot { worktree, scope } = self.resolve_root(directory, policy, &known)?;
         let facts = RootIdentity::read_from(&worktree);
-        let found = match_store(&facts, &known, RootIdentity::is_in_place);
+        let found = match_store(&facts, &known, |id, facts| self.root_state(id, facts));
         let (id, link) = match found {
             StoreMatch::SamePath(id) => (id, StoreLinkage::Known),
             StoreMatch::Moved(id, from) => (id, StoreLinkage::Moved(from)),
             StoreMatch::NotFound => return Ok(None),
         };
-        Ok(Some((self.location_of(id, facts.path, scope, link), worktree)))
+        Ok(Some((self.location_of(id, facts, scope, link), worktree)))
     }
 
     /// Finds the root that the store of a directory covers, or would cover if it were made.
@@ -114,8 +117,57 @@ impl StoreRegistry {
         directory: &Path,
         policy: &RootPolicy,
     ) -> Result<PathBuf, RegistryError> {
-        let target = resolve_root(directory, policy, &self.load_roots()?)?;
+        let target = self.resolve_root(directory, policy, &self.load_roots()?)?;
         Ok(RootIdentity::read_from(&target.worktree).path)
+    }
+
+    /// Finds the closest root at or above a real path that is captured; `None` if there is none. For
+    /// directories outside of checkouts.
+    ///
+    /// # Errors
+    ///
+    /// See [`RegistryError`].
+    pub fn find_captured_root(
+        &self,
+        real: &Path,
+        policy: &RootPolicy,
+    ) -> Result<Option<PathBuf>, RegistryError> {
+        let known = self.load_roots()?;
+        let usable = |root: &&Path| **root == *real || !policy.refuses(root);
+        let closest = closest_known_root(real, &known, |id, facts| self.root_state(id, facts));
+        Ok(closest.filter(usable).map(Path::to_owned))
+    }
+
+    /// Finds a store by its id; `None` if there is none, or it does not say any more whose it is.
+    ///
+    /// # Errors
+    ///
+    /// See [`RegistryError`].
+    pub fn find_store_by_id(&self, id: &StoreId) -> Result<Option<StoreLocation>, RegistryError> {
+        let root = self.load_roots()?.remove(id);
+        Ok(root.map(|root| self.location_of(id.clone(), root, None, StoreLinkage::Known)))
+    }
+
+    /// Lists the roots of all stores, as they were when their stores were last opened.
+    ///
+    /// # Errors
+    ///
+    /// See [`RegistryError`].
+    pub fn list_roots(&self) -> Result<Vec<RootIdentity>, RegistryError> {
+        Ok(self.load_roots()?.into_values().collect())
+    }
+
+    /// Lists where all stores are, with the roots they had when they were last opened.
+    ///
+    /// # Errors
+    ///
+    /// See [`RegistryError`].
+    pub fn list_locations(&self) -> Result<Vec<StoreLocation>, RegistryError> {
+        let roots = self.load_roots()?.into_iter();
+        let locate = |(id, facts): (StoreId, RootIdentity)| {
+            self.location_of(id, facts, None, StoreLinkage::Known)
+        };
+        Ok(roots.map(locate).collect())
     }
 
     /// Finds the store of a directory, re-links one whose directory has moved, or makes one (R12).
@@ -133,28 +185,29 @@ impl StoreRegistry {
         now: EpochMillis,
     ) -> Result<(StoreLocation, Worktree), RegistryError> {
         let known = self.load_roots()?;
-        let ResolvedRoot { worktree, scope } = resolve_root(directory, policy, &known)?;
+        let ResolvedRoot { worktree, scope } = self.resolve_root(directory, policy, &known)?;
         let facts = RootIdentity::read_from(&worktree);
         // Most of the time nothing is new, and no lock is needed.
-        if let StoreMatch::SamePath(id) = match_store(&facts, &known, |_| true)
+        let in_place = |_: &StoreId, _: &RootIdentity| StoreRootState::InPlace;
+        if let StoreMatch::SamePath(id) = match_store(&facts, &known, in_place)
             && known.get(&id) == Some(&facts)
             && StoreRecord::read(&self.stores, &id).is_ok_and(|record| record.root == facts)
         {
-            return Ok((self.location_of(id, facts.path, scope, StoreLinkage::Known), worktree));
+            return Ok((self.location_of(id, facts, scope, StoreLinkage::Known), worktree));
         }
         let (id, link) = self.link_store(&facts, now)?;
-        Ok((self.location_of(id, facts.path, scope, link), worktree))
+        Ok((self.location_of(id, facts, scope, link), worktree))
     }
 
     fn location_of(
         &self,
         id: StoreId,
-        root: PathBuf,
+        facts: RootIdentity,
         scope: Option<RelPath>,
         link: StoreLinkage,
     ) -> StoreLocation {
-        let folder = self.stores.join(id.as_str());
-        StoreLocation { id, folder, root, scope, link }
+        let (folder, identity) = (self.stores.join(id.as_str()), facts.file_identity());
+        StoreLocation { id, folder, root: facts.path, identity, scope, link }
     }
 
     /// Decides and records which store belongs to the directory, under the registry lock.
@@ -171,15 +224,27 @@ impl StoreRegistry {
         let lock = self.lock_registry()?;
         self.remove_unfinished_stores()?;
         let mut known = self.read_records()?;
-        let (id, link) = match match_store(facts, &known, RootIdentity::is_in_place) {
+        let state = |id: &StoreId, facts: &RootIdentity| self.root_state(id, facts);
+        let (id, link) = match match_store(facts, &known, state) {
             StoreMatch::SamePath(id) => (id, StoreLinkage::Known),
             StoreMatch::Moved(id, from) => (id, StoreLinkage::Moved(from)),
             StoreMatch::NotFound => (self.create_store(facts, now)?, StoreLinkage::Created),
         };
         if link != StoreLinkage::Created {
-            let made = StoreRecord::read(&self.stores, &id).map_or(now, |record| record.made);
-            let record = StoreRecord::new(id.clone(), facts.clone(), made);
-            record.write(&self.stores.join(id.as_str()))?;
+            // A directory that was relinked has several stores, which stay together.
+            let former = known.get(&id).cloned();
+            // Projects that recorded the former directory recognise its successor.
+            if let Some(former) = former.as_ref().filter(|_| link == StoreLinkage::Known)
+                && !former.has_same_path_and_identity(facts)
+            {
+                let folder = self.stores.join(id.as_str());
+                Self::record_former_root(&folder, former.file_identity())?;
+            }
+            let is_linked = |other: &RootIdentity| former.as_ref() == Some(other);
+            for (other, linked) in known.iter_mut().filter(|(_, facts)| is_linked(facts)) {
+                self.write_record(other, facts, now)?;
+                linked.clone_from(facts);
+            }
         }
         fail_point!("registry::recorded", |_| Err(io::Error::other("failpoint").into()));
         known.insert(id.clone(), facts.clone());
@@ -188,7 +253,7 @@ impl StoreRegistry {
         Ok((id, link))
     }
 
-    fn lock_registry(&self) -> io::Result<std::fs::File> {
+    pub(super) fn lock_registry(&self) -> io::Result<std::fs::File> {
         let mut options = fs_err::OpenOptions::new();
         let options = options.read(true).write(true).create(true).truncate(false).mode(0o600);
         let (file, _) = options.open(self.stores.join("registry.lock"))?.into_parts();
@@ -196,7 +261,7 @@ impl StoreRegistry {
         Ok(file)
     }
 
-    /// Makes a store that says whose it is from its first moment.
+    /// Creates a store that has its record from the start.
     fn create_store(&self, facts: &RootIdentity, now: EpochMillis) -> io::Result<StoreId> {
         let id = StoreId::generate()?;
         let temp = self.stores.join(format!("{TEMP_PREFIX}{id}"));
@@ -237,7 +302,7 @@ impl StoreRegistry {
     }
 
     /// Whose the stores are: by the index, if it names the stores that are there; else by themselves.
-    fn load_roots(&self) -> Result<StoreRoots, RegistryError> {
+    pub(super) fn load_roots(&self) -> Result<StoreRoots, RegistryError> {
         let folders = self.list_store_ids()?;
         match RegistryIndex::read(&self.stores)? {
             Some(index) if index.stores.keys().eq(&folders) => Ok(index.stores),
@@ -246,7 +311,7 @@ impl StoreRegistry {
     }
 
     /// Asks every store whose it is. One that does not know is asked for in the index.
-    fn read_records(&self) -> Result<StoreRoots, RegistryError> {
+    pub(super) fn read_records(&self) -> Result<StoreRoots, RegistryError> {
         let index =
             RegistryIndex::read(&self.stores)?.map(|index| index.stores).unwrap_or_default();
         let mut known = StoreRoots::new();
@@ -277,7 +342,7 @@ impl StoreRegistry {
                 text.trim().parse().ok().map(EpochMillis)
             };
             ListedStore {
-                root_exists: root.as_ref().is_some_and(|root| root.path.is_dir()),
+                root_exists: root.as_ref().is_some_and(|root| self.has_directory(&id, root)),
                 bytes: directory_size(&folder),
                 used: moment("used"),
                 gone_since: moment(GONE_FILE),
@@ -303,6 +368,9 @@ impl StoreRegistry {
         now: EpochMillis,
         dry_run: bool,
     ) -> Result<Vec<ListedStore>, RegistryError> {
+        if !dry_run {
+            self.finish_removals()?;
+        }
         let mut removed = Vec::new();
         for store in
             self.list_stores()?.into_iter().filter(|it| it.root.is_some() && !it.root_exists)
@@ -326,7 +394,16 @@ impl StoreRegistry {
         Ok(removed)
     }
 
-    /// Remembers that a store was kept; for people, so it need not be durable.
+    /// Finishes removals of stores that were interrupted; returns how many.
+    ///
+    /// # Errors
+    ///
+    /// The data directory cannot be read or written.
+    pub fn finish_removals(&self) -> Result<usize, RegistryError> {
+        Ok(finish_removals(&self.stores)?)
+    }
+
+    /// Stores when a store was used last; for people, so it need not be durable.
     pub(crate) fn record_use(folder: &Path, now: EpochMillis) -> io::Result<()> {
         match fs_err::remove_file(folder.join(GONE_FILE)) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
@@ -338,37 +415,7 @@ impl StoreRegistry {
     }
 }
 
-/// The root a directory belongs to, open, and where in it the directory is.
-struct ResolvedRoot {
-    worktree: Worktree,
-    scope: Option<RelPath>,
-}
-
-fn resolve_root(
-    directory: &Path,
-    policy: &RootPolicy,
-    known: &StoreRoots,
-) -> Result<ResolvedRoot, RegistryError> {
-    use std::os::unix::ffi::OsStrExt;
-    let unusable = |source| RootError::Unusable { path: directory.to_owned(), source };
-    let real = fs_err::canonicalize(directory).map_err(unusable)?;
-    // A home that is itself a checkout is no reason to capture all of it for one folder in it.
-    let usable = |root: &&Path| **root == *real || !policy.refuses(root);
-    let root = enclosing_checkout(&real).filter(usable);
-    let root = root.or_else(|| closest_known_root(&real, known).filter(usable)).unwrap_or(&real);
-    // A root that was once confirmed by name need not be confirmed again.
-    let by_name = policy.by_name || known.values().any(|facts| facts.path == root);
-    let worktree = Worktree::open(root, &RootPolicy { by_name, ..policy.clone() })?;
-    let below = real.strip_prefix(root).unwrap_or(Path::new("")).as_os_str().as_bytes();
-    let inside = |_| RegistryError::InsideGit(real.clone());
-    let scope = match below.is_empty() {
-        true => None,
-        false => Some(RelPath::new(below).map_err(inside)?),
-    };
-    Ok(ResolvedRoot { worktree, scope })
-}
-
-/// Adds up the files below a folder; what goes meanwhile is not counted.
+/// Adds up the sizes of the files below a folder; files that are removed meanwhile are not counted.
 fn directory_size(folder: &Path) -> u64 {
     let Ok(entries) = fs_err::read_dir(folder) else {
         return 0;

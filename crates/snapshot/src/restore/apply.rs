@@ -9,6 +9,7 @@ use rayon::prelude::*;
 use turnstone_core::time::EpochMillis;
 
 use super::crash_recovery::remove_temp_name;
+use super::directory_steps::{DirectorySteps, is_directory_step, is_exchange};
 use super::directory_sync::{sync_directories, sync_thread_pool};
 use super::operation_log::{OperationHeader, OperationRequest};
 use super::pending_plan::{PendingPlan, random_id};
@@ -18,13 +19,13 @@ use super::step_transaction::{StepTransaction, UnclearedSteps};
 use crate::capture::{Capture, CaptureError, CaptureOutcome, capture_guard};
 use crate::capture_chain::pin_restore_targets;
 use crate::diff::list_tree_leaves;
-use crate::file_hashing::{CurrentContent, read_current_content};
+use crate::file_hashing::read_current_content;
 use crate::object_store::{ObjectRepository, Oid, TreeLeaf, hash_object};
 use crate::path::{RelPath, temp_name};
 use crate::path_image::{PathImage, UncoveredReason, missing_image, present_image};
 use crate::pin_group::PinGroup;
 use crate::snapshot_store::SnapshotStore;
-use crate::worktree::{NameInDir, Worktree};
+use crate::worktree::Worktree;
 
 /// The merges of a plan, by name.
 pub(super) type MergedBlobs<'p> = BTreeMap<Oid, &'p [u8]>;
@@ -81,7 +82,7 @@ impl RestoreRunner<'_> {
         if let Some(done) = self.store.operations().find(&request.id)? {
             return Ok(done.report);
         }
-        let group = request.id.group();
+        let group = request.id.guard_group();
         let number = self.store.operations().list()?.first().map_or(1, |last| last.number + 1);
         let entry = OperationHeader { number, time: now, action: request.action.clone() };
         let id = request.id.as_str().to_owned();
@@ -102,7 +103,8 @@ impl RestoreRunner<'_> {
             return Ok(report_without_writes(plan));
         }
         self.store.worktree.check_root().map_err(|error| RestoreError::Guard(error.into()))?;
-        let paths: BTreeSet<RelPath> = plan.steps.iter().map(|step| step.path.clone()).collect();
+        let guarded = plan.steps.iter().filter(|step| !is_directory_step(step));
+        let paths: BTreeSet<RelPath> = guarded.map(|step| step.path.clone()).collect();
         let guard = self.capture_guard_that_fits(group, &paths, now)?.capture;
         let targets =
             plan.steps.iter().filter_map(|step| Some((step.path.clone(), step.target.leaf()?)));
@@ -203,6 +205,10 @@ impl RestoreRunner<'_> {
                 Some(Err(why)) => add_conflicts(&mut report, &steps, why),
             }
         }
+        let (directories, _) = split_directory_steps(&stored.plan.steps);
+        let directories =
+            DirectorySteps::new(&self.store.worktree, &directories, &stored.plan.steps);
+        directories.prepare();
         let mut left = UnclearedSteps::new();
         let mut is_stuck = false;
         for (part, outcome) in self.run_transactions(stored, &ready)? {
@@ -211,14 +217,15 @@ impl RestoreRunner<'_> {
             report.restored.extend(part.restored);
             report.removed.extend(part.removed);
             report.merged.extend(part.merged);
+            report.directories.extend(part.directories);
             report.conflicts.extend(part.conflicts);
             report.in_place.extend(part.in_place);
         }
         if is_stuck {
-            let refused = std::io::Error::other("the disk refused to take back what was begun");
+            let refused = std::io::Error::other("the disk refused to undo what was begun");
             return Err(RestoreError::Unfinished(refused));
         }
-        remove_empty_parents(&self.store.worktree, &report.removed);
+        directories.finish(&mut report);
         sync_directories(&self.store.worktree, &stored.plan.steps)
             .map_err(RestoreError::Unfinished)?;
         fail_point!("snapshot::restored", |_| Err(RestoreError::Unfinished(
@@ -251,7 +258,7 @@ impl RestoreRunner<'_> {
         Ok(sync_thread_pool(ready.len())?.install(|| ready.par_iter().map(run).collect()))
     }
 
-    /// Does a group; tells what is left of it.
+    /// Applies a group; returns what is left of it.
     fn run_transaction(
         &self,
         id: &str,
@@ -280,7 +287,9 @@ impl RestoreRunner<'_> {
             // What counts is what is on disk, not what was written.
             if !path_holds(&self.store.worktree, &path, &step.target) {
                 report.conflicts.push(RestoreConflict { path, why: ConflictReason::Changed });
-            } else if step.target == PathImage::Absent {
+            } else if is_directory_step(step) {
+                report.directories.push(path);
+            } else if step.target.leaf().is_none() {
                 report.removed.push(path);
             } else if step.merged {
                 report.merged.push(path);
@@ -295,6 +304,7 @@ impl RestoreRunner<'_> {
 fn report_without_writes(plan: &RestorePlan) -> RestoreReport {
     RestoreReport {
         conflicts: plan.conflicts.clone(),
+        kept_directories: plan.kept_directories.clone(),
         unchanged: plan.unchanged.len(),
         not_covered: plan.not_covered.clone(),
         ..RestoreReport::default()
@@ -303,30 +313,14 @@ fn report_without_writes(plan: &RestorePlan) -> RestoreReport {
 
 /// Compares a path on disk, byte by byte, with what it should hold.
 fn path_holds(worktree: &Worktree, path: &RelPath, state: &PathImage) -> bool {
-    match (read_current_content(worktree, path), state) {
-        (CurrentContent::Present(_, leaf, _), PathImage::Present { leaf: wanted, .. }) => {
-            leaf == *wanted
-        }
-        (CurrentContent::Absent, PathImage::Absent) => true,
-        (CurrentContent::Uncovered(UncoveredReason::BehindLink), PathImage::Absent) => true,
-        (
-            CurrentContent::Present(..) | CurrentContent::Absent | CurrentContent::Uncovered(_),
-            _,
-        ) => false,
-    }
-}
-
-/// Removes the directories that became empty because a file of theirs was removed.
-fn remove_empty_parents(worktree: &Worktree, removed: &[RelPath]) {
-    for path in removed {
-        for folder in path.ancestors() {
-            let gone = worktree
-                .open_parent(&folder)
-                .and_then(|dir| NameInDir { dir: &dir, name: folder.name() }.remove_empty_dir());
-            if !matches!(gone, Ok(true)) {
-                break;
-            }
-        }
+    let current = read_current_content(worktree, path).image;
+    let is_behind_link = current.uncovered_reason() == Some(UncoveredReason::BehindLink);
+    match state {
+        PathImage::Present { leaf, .. } => current.leaf() == Some(*leaf),
+        PathImage::Directory { .. } => current.is_directory(),
+        // A directory in the place of a file: the file is gone.
+        PathImage::Absent => (current.is_covered() && current.leaf().is_none()) || is_behind_link,
+        PathImage::Uncovered { .. } => false,
     }
 }
 
@@ -351,7 +345,9 @@ fn find_unguarded(
     guarded: &BTreeMap<RelPath, TreeLeaf>,
     steps: &IndexedSteps<'_>,
 ) -> Option<Result<UncoveredReason, ConflictReason>> {
-    steps.iter().find_map(|(_, step)| {
+    // A directory has no bytes to keep.
+    let has_bytes = |step: &RestoreStep| !step.expected.is_directory() && !is_directory_step(step);
+    steps.iter().filter(|(_, step)| has_bytes(step)).find_map(|(_, step)| {
         let image = match guarded.get(&step.path) {
             Some(leaf) => present_image(guard, &step.path, *leaf),
             None => missing_image(guard, &step.path),
@@ -364,7 +360,7 @@ fn find_unguarded(
             }
             PathImage::Uncovered { .. } => Some(Ok(UncoveredReason::NoGuard)),
             image if image.leaf() != step.expected.leaf() => Some(Err(ConflictReason::Changed)),
-            PathImage::Present { .. } | PathImage::Absent => None,
+            PathImage::Present { .. } | PathImage::Directory { .. } | PathImage::Absent => None,
         }
     })
 }
@@ -378,11 +374,29 @@ fn add_conflicts(report: &mut RestoreReport, steps: &IndexedSteps<'_>, why: Conf
     report.conflicts.extend(all);
 }
 
+/// The steps on directories that stand for themselves, and all others with their numbers.
+///
+/// Where a file and a directory change places, the directories below belong to that exchange.
+fn split_directory_steps(steps: &[RestoreStep]) -> (Vec<&RestoreStep>, IndexedSteps<'_>) {
+    let exchanged: BTreeSet<&RelPath> =
+        steps.iter().filter(|step| is_exchange(step)).map(|step| &step.path).collect();
+    let (mut directories, mut others) = (Vec::new(), IndexedSteps::new());
+    for (index, step) in steps.iter().enumerate() {
+        let is_in_exchange = || step.path.ancestors().any(|above| exchanged.contains(&above));
+        match is_directory_step(step) && !is_in_exchange() {
+            true => directories.push(step),
+            false => others.push((index, step)),
+        }
+    }
+    (directories, others)
+}
+
 /// Puts steps together of which one path lies above another; they stand or fall together (R17).
 fn group_steps(steps: &[RestoreStep]) -> BTreeMap<RelPath, IndexedSteps<'_>> {
-    let paths: BTreeSet<&RelPath> = steps.iter().map(|step| &step.path).collect();
+    let (_, steps) = split_directory_steps(steps);
+    let paths: BTreeSet<&RelPath> = steps.iter().map(|(_, step)| &step.path).collect();
     let mut groups = BTreeMap::<RelPath, IndexedSteps<'_>>::new();
-    for (index, step) in steps.iter().enumerate() {
+    for (index, step) in steps.iter().copied() {
         let top = step.path.ancestors().filter(|above| paths.contains(above)).last();
         groups.entry(top.unwrap_or_else(|| step.path.clone())).or_default().push((index, step));
     }

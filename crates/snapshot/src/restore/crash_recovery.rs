@@ -84,7 +84,7 @@ impl StepTransaction<'_> {
         target.mode != FileMode::Link && wanted.is_ok_and(|wanted| is_torn_mix(&data, &[], &wanted))
     }
 
-    /// Finishes or takes back a change of places that was cut off where names cannot change places.
+    /// Finishes or undoes an exchange of names that was interrupted where names cannot change places.
     fn recover_interrupted_swap(
         &mut self,
         index: usize,
@@ -120,14 +120,13 @@ impl StepTransaction<'_> {
 
     /// True if a file written in place holds parts of both its bytes and of no other's.
     ///
-    /// Only a write of ours that was cut off leaves such a file; its bytes are in the guard.
+    /// Only our own interrupted write leaves such a file; its bytes are in the guard.
     pub(super) fn is_torn_write(&self, step: &RestoreStep) -> bool {
         let (Some(old), Some(_)) = (step.expected.leaf(), step.target.leaf()) else {
             return false;
         };
-        let CurrentContent::Present(_, present, data) =
-            read_current_content(self.worktree, &step.path)
-        else {
+        let CurrentContent { image, data, .. } = read_current_content(self.worktree, &step.path);
+        let Some(present) = image.leaf() else {
             return false;
         };
         let kinds = [Some(old), step.target.leaf(), Some(present)];

@@ -30,6 +30,9 @@ pub(super) fn sync_thread_pool(pieces: usize) -> io::Result<rayon::ThreadPool> {
 pub(super) fn sync_directories(worktree: &Worktree, steps: &[RestoreStep]) -> io::Result<()> {
     let mut folders = BTreeSet::new();
     for step in steps {
+        if step.target.is_directory() {
+            folders.insert(step.path.clone());
+        }
         // Once a directory is there, so are those above it.
         step.path.ancestors().take_while(|folder| folders.insert(folder.clone())).for_each(drop);
         if folders.len() > MAX_SYNCED_FOLDERS {

@@ -28,12 +28,15 @@ impl StepTransaction<'_> {
         let place = NameInDir { dir: &dir, name: step.path.name() };
         let temp = NameInDir { dir: self.anchor(), name: &name };
         fail_point!("snapshot::before_swap");
-        place.rename_no_replace(temp).map_err(|_| ConflictReason::Changed)?;
+        place.rename_no_replace(temp).map_err(|error| match is_name_conflict(&error) {
+            true => ConflictReason::Changed,
+            false => ConflictReason::from_io_error(&error),
+        })?;
         fail_point!("snapshot::swapped");
         if read_leaf(temp.dir, temp.name) == step.expected.leaf() {
             return Ok(());
         }
-        // Another program saved in between: the file goes back, unless there is a newer save already.
+        // Another program saved in between: its file is put back, unless there is a newer save already.
         self.is_stuck |= move_back(temp, place).is_err_and(|error| !is_name_conflict(&error));
         Err(ConflictReason::Changed)
     }
@@ -51,9 +54,9 @@ impl StepTransaction<'_> {
         fail_point!("snapshot::before_swap");
         let placed = temp.rename_no_replace(NameInDir { dir: &dir, name: step.path.name() });
         fail_point!("snapshot::swapped");
-        placed.map_err(|_| {
+        placed.map_err(|error| {
             temp.unlink().ok();
-            ConflictReason::InTheWay
+            ConflictReason::from_io_error_or(&error, ConflictReason::InTheWay)
         })
     }
 
@@ -74,7 +77,7 @@ impl StepTransaction<'_> {
             if old.map(|leaf| leaf.blob) == new.map(|leaf| leaf.blob) {
                 let set =
                     set_perm(&file, permission_bits_of(step.target)).and_then(|()| file.sync_all());
-                return set.map(|()| false).map_err(|_| ConflictReason::Refused);
+                return set.map(|()| false).map_err(|error| ConflictReason::from_io_error(&error));
             }
             if stat.nlink > 1 {
                 return self.overwrite_in_place(place, step).map(|()| false);
@@ -90,15 +93,15 @@ impl StepTransaction<'_> {
             done => done?,
         }
         fail_point!("snapshot::before_swap");
-        exchange_names(temp, place).map_err(|_| {
+        exchange_names(temp, place).map_err(|error| {
             temp.unlink().ok();
-            ConflictReason::Changed
+            ConflictReason::from_io_error_or(&error, ConflictReason::Changed)
         })?;
         fail_point!("snapshot::swapped");
         if read_leaf(temp.dir, temp.name) == old {
             return Ok(true);
         }
-        // Another program saved in between: the file goes back, unless ours was overwritten by now.
+        // Another program saved in between: its file is put back, unless ours was overwritten by now.
         self.is_stuck |=
             undo_exchange(temp, place, new).is_err_and(|error| !is_name_conflict(&error));
         Err(ConflictReason::Changed)
@@ -121,12 +124,14 @@ impl StepTransaction<'_> {
             file.write_all(&bytes)?;
             Ok(file)
         });
-        let done = made.map_err(|_| ConflictReason::Refused).and_then(|file| {
+        let done = made.map_err(|error| ConflictReason::from_io_error(&error)).and_then(|file| {
             let copied = present.map_or(Ok(()), |present| copy_metadata(present, &file));
             copied.map_err(|_| ConflictReason::NotMergeable)?;
             set_perm(&file, permission_bits_of(step.target))
                 .map_err(|_| ConflictReason::Refused)?;
-            before_write().and_then(|()| file.sync_all()).map_err(|_| ConflictReason::Refused)
+            before_write()
+                .and_then(|()| file.sync_all())
+                .map_err(|error| ConflictReason::from_io_error(&error))
         });
         if done.is_err() {
             temp.unlink().ok();
@@ -146,7 +151,8 @@ impl StepTransaction<'_> {
         if present != step.expected.leaf() && !self.is_torn_write(step) {
             return Err(ConflictReason::Changed);
         }
-        let (mut file, _) = place.open_to_write().map_err(|_| ConflictReason::Refused)?;
+        let (mut file, _) =
+            place.open_to_write().map_err(|error| ConflictReason::from_io_error(&error))?;
         let write = |file: &mut std::fs::File, bytes: &[u8], perm: u32| -> io::Result<()> {
             file.seek(SeekFrom::Start(0))?;
             before_write()?;
@@ -176,7 +182,7 @@ impl StepTransaction<'_> {
 
 fn permission_bits_of(state: PathImage) -> u32 {
     match state {
-        PathImage::Present { perm, .. } if perm != 0 => perm,
-        PathImage::Present { .. } | PathImage::Absent | PathImage::Uncovered { .. } => 0o600,
+        PathImage::Present { perm, .. } => perm,
+        PathImage::Directory { .. } | PathImage::Absent | PathImage::Uncovered { .. } => 0o600,
     }
 }

@@ -6,12 +6,16 @@
 
 mod apply;
 mod crash_recovery;
+mod directory_steps;
 mod directory_sync;
 mod file_swap;
+mod guard_space;
 mod name_exchange;
 mod operation_log;
+mod path_merge;
 mod pending_plan;
 mod plan;
+mod plan_obstacles;
 mod report;
 mod step_transaction;
 mod stored_form;

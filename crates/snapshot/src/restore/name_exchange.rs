@@ -40,7 +40,7 @@ pub(super) fn exchange_names(temp: NameInDir<'_>, place: NameInDir<'_>) -> io::R
     spare.rename_no_replace(temp)
 }
 
-/// Moves a file to the place it came from; if there is a newer one, that stays and this one goes.
+/// Moves a file to the place it came from; if there is a newer one, that stays and this one is removed.
 ///
 /// An empty directory in its place is removed.
 pub(super) fn move_back(from: NameInDir<'_>, place: NameInDir<'_>) -> io::Result<()> {
@@ -70,7 +70,7 @@ pub(super) fn is_name_conflict(error: &io::Error) -> bool {
         || rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::LOOP)
 }
 
-/// Takes a swap back: `place` gets its file again and `ours` goes, unless it was saved over.
+/// Takes a swap back: `place` gets its file again and `ours` is removed, unless it was overwritten.
 pub(super) fn undo_exchange(
     temp: NameInDir<'_>,
     place: NameInDir<'_>,

@@ -1,4 +1,4 @@
-//! The log of operations: what each restore was for, what it did, and how it is undone.
+//! The log of operations: the reason of each restore, what it did, and how it is undone.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -43,7 +43,7 @@ impl RestoreOperationId {
 
     /// The pin group that keeps what the operation displaced.
     #[must_use]
-    pub fn group(&self) -> PinGroup {
+    pub fn guard_group(&self) -> PinGroup {
         PinGroup::new(&format!("{GROUP_PREFIX}{}", self.0))
     }
 }
@@ -101,7 +101,7 @@ pub enum OperationAction {
     },
     /// An operation is undone.
     Undo {
-        /// Which.
+        /// The operation that was undone.
         of: RestoreOperationId,
     },
 }
@@ -117,7 +117,7 @@ pub struct OperationRequest {
     pub plan: RestorePlan,
 }
 
-/// What the log says of an operation besides its plan and its report.
+/// What the log records of an operation besides its plan and its report.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct OperationHeader {
     pub(super) number: u64,
@@ -134,7 +134,7 @@ pub struct LoggedOperation {
     pub number: u64,
     /// When it was asked for.
     pub time: EpochMillis,
-    /// What it was for.
+    /// Why it was done.
     pub action: OperationAction,
     /// What it was to do.
     pub plan: RestorePlan,

@@ -5,16 +5,17 @@ use std::io;
 
 use gix::objs::Kind;
 use serde::{Deserialize, Serialize};
-use turnstone_core::change::ThreeWayStep;
+use turnstone_core::change::{FileChange, ThreeWayStep};
 
 use super::operation_log::LoggedOperation;
-use super::report::{ConflictReason, RestoreConflict};
+use super::path_merge::{DerivedState, LinkFailure, PathMerger};
+use super::plan_obstacles::ObstacleCheck;
+use super::report::RestoreConflict;
 use super::stored_form;
-use super::text_merge::{TextMerge, merge_text};
 use crate::capture::{Capture, CaptureError};
-use crate::diff::{capture_changes, permission_changes};
+use crate::diff::list_path_changes;
 use crate::file_hashing::{CurrentContent, read_current_content};
-use crate::object_store::{FileMode, ObjectError, ObjectRepository, TreeLeaf, hash_object};
+use crate::object_store::{ObjectError, ObjectRepository};
 use crate::path::RelPath;
 use crate::path_image::{PathImage, UncoveredReason};
 use crate::worktree::Worktree;
@@ -40,7 +41,7 @@ pub enum RestoreError {
 /// What one path should hold.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct TargetState {
-    /// The path.
+    /// The file or directory, below the root.
     pub path: RelPath,
     /// The steps to what it should hold, each from where the one before led.
     pub links: Vec<ThreeWayStep>,
@@ -57,7 +58,7 @@ impl TargetState {
 /// One path that will be written or removed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RestoreStep {
-    /// The path.
+    /// The file or directory, below the root.
     pub path: RelPath,
     /// What it holds now; if it holds anything else when its turn comes, it is left alone.
     #[serde(with = "stored_form::step_image")]
@@ -78,7 +79,14 @@ pub struct RestorePlan {
     pub conflicts: Vec<RestoreConflict>,
     /// Paths that already hold what is wanted.
     pub unchanged: Vec<RelPath>,
-    /// Paths nothing can be said of.
+    /// Directories that would be removed if they did not hold something that stays.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kept_directories: Vec<RelPath>,
+    /// Directories that no step creates and that files to be written need, sorted. A run creates them,
+    /// with the bits that any new directory gets.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub missing_directories: Vec<RelPath>,
+    /// Paths that are not covered.
     pub not_covered: Vec<(RelPath, UncoveredReason)>,
     /// The bytes of merges, which no capture holds yet.
     #[serde(with = "stored_form::merged_bytes")]
@@ -86,7 +94,7 @@ pub struct RestorePlan {
 }
 
 impl RestorePlan {
-    /// What takes this plan back: each path as it was, changes made since kept.
+    /// What undoes this plan: each path as it was, changes made since kept.
     #[must_use]
     pub fn inverse(&self) -> Vec<TargetState> {
         let wanted = |step: &RestoreStep| {
@@ -100,37 +108,67 @@ impl RestorePlan {
 pub struct RestorePlanner<'s> {
     pub(crate) repository: &'s ObjectRepository,
     pub(crate) worktree: &'s Worktree,
+    /// Bytes that may be stored before anything is overwritten.
+    pub(crate) guard_space: u64,
 }
 
 impl RestorePlanner<'_> {
     /// Plans to bring paths to their targets, keeping what was changed since.
     ///
+    /// What would keep a step from being done is looked for now: such a step is a conflict of the plan,
+    /// so that a dry run reports what a run would.
+    ///
     /// # Errors
     ///
-    /// [`RestoreError::Object`] if anything that is needed cannot be read whole.
+    /// [`RestoreError::Object`] if the disk reports an error. A path whose bytes the store does not have whole is
+    /// not covered, and then nothing is removed.
     pub fn plan_targets(&self, targets: &[TargetState]) -> Result<RestorePlan, RestoreError> {
-        let target_paths: BTreeSet<&RelPath> = targets.iter().map(|wanted| &wanted.path).collect();
         let by_path: BTreeMap<&RelPath, &TargetState> =
             targets.iter().map(|wanted| (&wanted.path, wanted)).collect();
         let mut plan = RestorePlan::default();
         for wanted in by_path.values() {
-            for leaf in wanted.links.iter().filter_map(|link| link.target.leaf()) {
-                self.repository.read_verified(&leaf.blob, Kind::Blob)?;
-            }
-            let disk = match read_current_content(self.worktree, &wanted.path) {
-                // The link above it is to go by the same plan; then nothing is in the way.
-                CurrentContent::Uncovered(UncoveredReason::BehindLink)
-                    if wanted.path.ancestors().any(|above| target_paths.contains(&above)) =>
-                {
-                    CurrentContent::Absent
+            match self.plan_stored_path(&mut plan, wanted, &by_path) {
+                Err(RestoreError::Object(ObjectError::Missing(_) | ObjectError::Corrupt(_))) => {
+                    plan.not_covered.push((wanted.path.clone(), UncoveredReason::Missing));
                 }
-                disk @ (CurrentContent::Present(..)
-                | CurrentContent::Absent
-                | CurrentContent::Uncovered(_)) => disk,
-            };
-            self.plan_path(&mut plan, wanted, disk)?;
+                planned => planned?,
+            }
         }
+        keep_if_damaged(&mut plan);
+        ObstacleCheck::new(self, &by_path).apply(&mut plan)?;
+        plan.missing_directories = self.find_missing_directories(&plan.steps);
         Ok(plan)
+    }
+
+    /// Plans one path, if the store has what it is to hold.
+    fn plan_stored_path(
+        &self,
+        plan: &mut RestorePlan,
+        wanted: &TargetState,
+        by_path: &BTreeMap<&RelPath, &TargetState>,
+    ) -> Result<(), RestoreError> {
+        for leaf in wanted.links.iter().filter_map(|link| link.target.leaf()) {
+            self.repository.read_verified(&leaf.blob, Kind::Blob)?;
+        }
+        let mut disk = read_current_content(self.worktree, &wanted.path);
+        // The same plan removes the link above it.
+        if disk.image.uncovered_reason() == Some(UncoveredReason::BehindLink)
+            && wanted.path.ancestors().any(|above| by_path.contains_key(&above))
+        {
+            disk.image = PathImage::Absent;
+        }
+        self.plan_path(plan, wanted, disk)
+    }
+
+    /// The directories above written paths that are not there and that no step creates.
+    fn find_missing_directories(&self, steps: &[RestoreStep]) -> Vec<RelPath> {
+        let written = steps.iter().filter(|step| step.target != PathImage::Absent);
+        let mut above: BTreeSet<RelPath> = written.flat_map(|step| step.path.ancestors()).collect();
+        for step in steps {
+            above.remove(&step.path);
+        }
+        above.retain(|folder| matches!(self.worktree.stat(folder), Ok(None)));
+        above.into_iter().collect()
     }
 
     /// Follows the steps of a target in memory; the path is written once, or not at all (R4).
@@ -141,19 +179,14 @@ impl RestorePlanner<'_> {
         disk: CurrentContent,
     ) -> Result<(), RestoreError> {
         let path = wanted.path.clone();
-        let (expected, data) = match disk {
-            CurrentContent::Absent => (PathImage::Absent, Vec::new()),
-            CurrentContent::Present(stat, leaf, data) => {
-                let perm = if leaf.mode == FileMode::Link { 0 } else { stat.perm };
-                (PathImage::Present { leaf, perm }, data)
-            }
-            CurrentContent::Uncovered(reason) => {
-                plan.not_covered.push((path, reason));
-                return Ok(());
-            }
-        };
+        let CurrentContent { image: expected, data, .. } = disk;
+        if let Some(reason) = expected.uncovered_reason() {
+            plan.not_covered.push((path, reason));
+            return Ok(());
+        }
+        let merger = PathMerger { repository: self.repository };
         let mut at = DerivedState { state: expected, data: Some(data), merged: false };
-        match self.follow_links(&mut at, &wanted.links)? {
+        match merger.follow_links(&mut at, &wanted.links)? {
             Ok(()) => {}
             Err(LinkFailure::Conflict(why)) => {
                 plan.conflicts.push(RestoreConflict { path, why });
@@ -169,113 +202,16 @@ impl RestorePlanner<'_> {
             return Ok(());
         }
         let DerivedState { state: target, data, merged } = at;
+        let has_new_bytes =
+            target.leaf().map(|leaf| leaf.blob) != expected.leaf().map(|leaf| leaf.blob);
         if merged {
             plan.merges.extend(data);
-        } else if wanted.links.iter().any(|link| !link.target_by.is_empty()) {
+        } else if has_new_bytes && wanted.links.iter().any(|link| !link.target_by.is_empty()) {
             // The result differs from the targets that were verified above.
-            self.read_state_bytes(target)?;
+            merger.read_state_bytes(target)?;
         }
         plan.steps.push(RestoreStep { path, expected, target, merged });
         Ok(())
-    }
-
-    /// Goes steps in memory, until one cannot be gone.
-    fn follow_links(
-        &self,
-        at: &mut DerivedState,
-        links: &[ThreeWayStep],
-    ) -> Result<Result<(), LinkFailure>, RestoreError> {
-        for link in links {
-            let base = match &link.base {
-                Some(base) => self.derive_state(base, &link.base_by)?.map(Some),
-                None => Ok(None),
-            };
-            let (base, target) = match (base, self.derive_state(&link.target, &link.target_by)?) {
-                (Ok(base), Ok(target)) => (base, target),
-                (Err(why), _) | (_, Err(why)) => return Ok(Err(why)),
-            };
-            if let Err(why) = self.apply_link(at, base.as_ref(), target)? {
-                return Ok(Err(LinkFailure::Conflict(why)));
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    /// Where steps lead from an image.
-    fn derive_state(
-        &self,
-        image: &PathImage,
-        by: &[ThreeWayStep],
-    ) -> Result<Result<DerivedState, LinkFailure>, RestoreError> {
-        if let Some(reason) = image.uncovered_reason() {
-            return Ok(Err(LinkFailure::NotCovered(reason)));
-        }
-        let mut at = DerivedState { state: *image, data: None, merged: false };
-        Ok(self.follow_links(&mut at, by)?.map(|()| at))
-    }
-
-    /// Goes one step: restores, merges, finds it done already, or says why it cannot be gone.
-    fn apply_link(
-        &self,
-        at: &mut DerivedState,
-        base: Option<&DerivedState>,
-        target: DerivedState,
-    ) -> Result<Result<(), ConflictReason>, RestoreError> {
-        let from = base.map(|base| base.state);
-        // Done already, or a step that leads nowhere: whatever is there now came later and stays.
-        if at.state == target.state || from == Some(target.state) {
-            return Ok(Ok(()));
-        }
-        if from.is_none_or(|base| base.leaf() == at.state.leaf()) {
-            *at = target;
-        } else if at.state.leaf() != target.state.leaf() {
-            match self.merge_states(base, at, &target)? {
-                Ok((state, bytes)) => *at = DerivedState { state, data: Some(bytes), merged: true },
-                Err(why) => return Ok(Err(why)),
-            }
-        }
-        Ok(Ok(()))
-    }
-
-    fn read_state_bytes(&self, state: PathImage) -> Result<Vec<u8>, RestoreError> {
-        match state.leaf() {
-            Some(leaf) => Ok(self.repository.read_verified(&leaf.blob, Kind::Blob)?),
-            None => Ok(Vec::new()),
-        }
-    }
-
-    /// Merges what is there with what is wanted, if both are text.
-    fn merge_states(
-        &self,
-        base: Option<&DerivedState>,
-        disk: &DerivedState,
-        target: &DerivedState,
-    ) -> Result<Result<(PathImage, Vec<u8>), ConflictReason>, RestoreError> {
-        let Some(base) = base else { return Ok(Err(ConflictReason::NotMergeable)) };
-        let sides = [base.state, disk.state, target.state].map(|state| state.leaf());
-        let [Some(was), Some(ours), Some(theirs)] = sides else {
-            return Ok(Err(ConflictReason::NotMergeable));
-        };
-        if [was, ours, theirs].iter().any(|leaf| leaf.mode == FileMode::Link) {
-            return Ok(Err(ConflictReason::NotMergeable));
-        }
-        let read = |side: &DerivedState| match &side.data {
-            Some(data) => Ok(data.clone()),
-            None => self.read_state_bytes(side.state),
-        };
-        let bytes = match merge_text(&read(base)?, &read(disk)?, &read(target)?) {
-            TextMerge::Text(bytes) => bytes,
-            TextMerge::Overlap => return Ok(Err(ConflictReason::Overlap)),
-            TextMerge::NotText => return Ok(Err(ConflictReason::NotMergeable)),
-        };
-        // The mode is merged too: the side that changed it against the base wins.
-        let kept = if ours.mode == was.mode { target.state } else { disk.state };
-        let (mode, perm) = match kept {
-            PathImage::Present { leaf, perm } => (leaf.mode, perm),
-            PathImage::Absent | PathImage::Uncovered { .. } => (ours.mode, 0o600),
-        };
-        let blob = hash_object(Kind::Blob, &bytes)?;
-        Ok(Ok((PathImage::Present { leaf: TreeLeaf { blob, mode }, perm }, bytes)))
     }
 
     /// Plans to undo an operation, keeping what was changed since.
@@ -306,11 +242,21 @@ impl RestorePlanner<'_> {
                 paths.contains(path) || path.ancestors().any(|above| paths.contains(&above))
             })
         };
-        let mut changes = capture_changes(self.repository, now, target)?;
-        changes.extend(permission_changes(self.repository, now, target)?);
+        let changes = list_path_changes(self.repository, now, target)?;
+        // A chosen file brings the directories above it.
+        let restored = changes.iter().filter(|change| change.after != PathImage::Absent);
+        let above: BTreeSet<RelPath> = restored
+            .filter(|change| chosen(&change.path))
+            .flat_map(|change| change.path.ancestors())
+            .collect();
+        let is_needed = |change: &FileChange| {
+            above.contains(&change.path)
+                && change.before == PathImage::Absent
+                && change.after.is_directory()
+        };
         let targets: Vec<TargetState> = changes
             .into_iter()
-            .filter(|change| chosen(&change.path))
+            .filter(|change| chosen(&change.path) || is_needed(change))
             .filter(|change| !(keep_added && change.after == PathImage::Absent))
             .map(|change| {
                 let base = matches!(change.before, PathImage::Uncovered { .. });
@@ -321,16 +267,16 @@ impl RestorePlanner<'_> {
     }
 }
 
-/// The state of a path after some steps of its target.
-struct DerivedState {
-    state: PathImage,
-    /// The bytes, unless the store has them.
-    data: Option<Vec<u8>>,
-    merged: bool,
-}
-
-/// Why a walk goes no further.
-enum LinkFailure {
-    Conflict(ConflictReason),
-    NotCovered(UncoveredReason),
+/// Leaves out removals if content is missing from the store: what is there may be the last copy.
+fn keep_if_damaged(plan: &mut RestorePlan) {
+    if !plan.not_covered.iter().any(|(_, reason)| *reason == UncoveredReason::Missing) {
+        return;
+    }
+    let is_removal = |step: &RestoreStep| step.target == PathImage::Absent;
+    let (removals, stay): (Vec<RestoreStep>, Vec<RestoreStep>) =
+        std::mem::take(&mut plan.steps).into_iter().partition(is_removal);
+    plan.steps = stay;
+    let kept = removals.into_iter().map(|step| (step.path, UncoveredReason::Missing));
+    plan.not_covered.extend(kept);
+    plan.not_covered.sort_by(|one, other| one.0.cmp(&other.0));
 }

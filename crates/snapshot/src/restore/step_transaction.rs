@@ -4,19 +4,17 @@ use std::collections::BTreeSet;
 use std::io;
 
 use super::apply::MergedBlobs;
-use super::name_exchange::{
-    is_directory, is_name_conflict, move_back, read_leaf, spare_name, undo_exchange,
-};
+use super::name_exchange::{is_name_conflict, move_back, read_leaf, spare_name, undo_exchange};
 use super::plan::RestoreStep;
 use super::report::ConflictReason;
-use crate::file_hashing::{CurrentContent, read_current_content};
+use crate::file_hashing::read_current_content;
 use crate::object_store::{ObjectRepository, TreeLeaf};
 use crate::path::{RelPath, temp_name};
 use crate::path_image::PathImage;
 use crate::snapshot_store::SnapshotStore;
 use crate::worktree::{FileKind, NameInDir, Worktree, WorktreeDir};
 
-/// What was done and how to take it back.
+/// What was done and how to undo it.
 enum RollbackEntry {
     /// A file was moved aside.
     MovedAside(usize, RelPath),
@@ -26,6 +24,8 @@ enum RollbackEntry {
     Swapped(usize, RelPath, Option<TreeLeaf>),
     /// A directory was made.
     MadeDir(RelPath),
+    /// An empty directory with these permission bits was removed.
+    RemovedDir(RelPath, u32),
 }
 
 /// Steps whose temporary name could not be cleared: it holds our own file, or guarded bytes.
@@ -78,7 +78,7 @@ impl<'s> StepTransaction<'s> {
         Ok(operation)
     }
 
-    /// Does the steps, or takes back those that were done.
+    /// Does the steps, or undoes those that were done.
     pub(super) fn run(&mut self, steps: &StepSlice<'_>) -> Result<(), ConflictReason> {
         let mut recovered = Ok(());
         for (index, step) in steps {
@@ -114,46 +114,33 @@ impl<'s> StepTransaction<'s> {
         }
     }
 
-    /// Looks at every path before anything is done; returns the steps that are not done yet.
+    /// Checks every path before the first write; returns the steps that are not done yet.
     fn check_steps<'p>(
         &self,
         steps: &StepSlice<'p>,
     ) -> Result<Vec<(usize, &'p RestoreStep)>, ConflictReason> {
         let all: BTreeSet<&RelPath> = steps.iter().map(|(_, step)| &step.path).collect();
-        let removed: BTreeSet<&RelPath> = steps
-            .iter()
-            .filter(|(_, step)| step.target == PathImage::Absent)
-            .map(|(_, step)| &step.path)
-            .collect();
+        let goes =
+            |step: &RestoreStep| step.target == PathImage::Absent || step.expected.is_directory();
+        let removed: BTreeSet<&RelPath> =
+            steps.iter().filter(|(_, step)| goes(step)).map(|(_, step)| &step.path).collect();
         let mut todo = Vec::new();
         for (index, step) in steps {
-            let disk = match read_current_content(self.worktree, &step.path) {
-                CurrentContent::Present(stat, leaf, _) => Some((leaf, stat.perm)),
-                CurrentContent::Absent => None,
+            let mut disk = read_current_content(self.worktree, &step.path).image;
+            if !disk.is_covered() {
                 // The link above it belongs to the group: it is to go, or came in its place.
-                CurrentContent::Uncovered(_)
-                    if step.path.ancestors().any(|it| all.contains(&it)) =>
-                {
-                    None
+                if !step.path.ancestors().any(|it| all.contains(&it)) {
+                    return Err(ConflictReason::Refused);
                 }
-                CurrentContent::Uncovered(_) => return Err(ConflictReason::Refused),
-            };
-            let is_done = match (disk, step.target) {
-                // Bits alone count only where nothing else is to change: ours came with its file.
-                (Some((leaf, perm)), PathImage::Present { leaf: wanted, perm: bits }) => {
-                    let is_bits = step.expected.leaf() == Some(wanted);
-                    leaf == wanted && (bits == 0 || perm == bits || !is_bits)
-                }
-                (None, PathImage::Absent) => true,
-                _ => false,
-            };
-            if is_done {
+                disk = PathImage::Absent;
+            }
+            if is_step_done(step, disk) {
                 continue;
             }
-            if disk.map(|(leaf, _)| leaf) != step.expected.leaf() && !self.is_torn_write(step) {
+            if disk.leaf() != step.expected.leaf() && !self.is_torn_write(step) {
                 return Err(ConflictReason::Changed);
             }
-            if step.target != PathImage::Absent {
+            if step.target.leaf().is_some() {
                 self.check_obstructing_folder(&step.path, &removed)?;
             }
             todo.push((*index, *step));
@@ -172,7 +159,7 @@ impl<'s> StepTransaction<'s> {
         if !is_dir(path) {
             return Ok(());
         }
-        let leads = removed.iter().any(|gone| path.is_ancestor_of(gone));
+        let leads = removed.iter().any(|gone| *gone == path || path.is_ancestor_of(gone));
         let names = worktree.open_dir(Some(path)).and_then(|dir| dir.list());
         let names = names.map_err(|_| ConflictReason::InTheWay)?;
         if !leads {
@@ -194,16 +181,26 @@ impl<'s> StepTransaction<'s> {
         todo: &StepSlice<'_>,
         all: &StepSlice<'_>,
     ) -> Result<(), ConflictReason> {
-        let is_removal = |step: &RestoreStep| step.target == PathImage::Absent;
+        let is_removal =
+            |step: &RestoreStep| step.target.leaf().is_none() && step.expected.leaf().is_some();
         let mut removals: Vec<_> = todo.iter().filter(|(_, step)| is_removal(step)).collect();
         removals.sort_by_key(|(_, step)| std::cmp::Reverse(step.path.parts().count()));
         for (index, step) in removals {
             self.move_aside(*index, step)?;
             self.done.push(RollbackEntry::MovedAside(*index, step.path.clone()));
         }
-        for (index, step) in todo.iter().filter(|(_, step)| !is_removal(step)) {
+        let made = todo.iter().filter_map(|(_, step)| match step.target {
+            PathImage::Directory { perm } => Some((&step.path, perm)),
+            PathImage::Present { .. } | PathImage::Absent | PathImage::Uncovered { .. } => None,
+        });
+        let made: Vec<(&RelPath, u32)> = made.collect();
+        for (path, perm) in &made {
+            self.make_dirs(path)?;
+            self.set_dir_bits(path, perm | 0o700)?;
+        }
+        for (index, step) in todo.iter().filter(|(_, step)| step.target.leaf().is_some()) {
             self.remove_obstructing_folders(&step.path, all)?;
-            if step.expected == PathImage::Absent {
+            if step.expected.leaf().is_none() {
                 if let Some(folder) = step.path.parent() {
                     self.make_dirs(&folder)?;
                 }
@@ -221,18 +218,29 @@ impl<'s> StepTransaction<'s> {
                 ));
             }
         }
+        for (path, perm) in made.iter().rev() {
+            self.set_dir_bits(path, *perm)?;
+        }
         Ok(())
+    }
+
+    fn set_dir_bits(&self, folder: &RelPath, perm: u32) -> Result<(), ConflictReason> {
+        let parent = self.parent(folder)?;
+        let set = NameInDir { dir: &parent, name: folder.name() }.set_dir_perm(perm);
+        set.map_err(|error| ConflictReason::from_io_error(&error))
     }
 
     /// Removes the directories, empty by now, that stand where a file must go.
     fn remove_obstructing_folders(
-        &self,
+        &mut self,
         path: &RelPath,
         all: &StepSlice<'_>,
     ) -> Result<(), ConflictReason> {
         let removed = all.iter().filter(|(_, step)| step.target == PathImage::Absent);
         let moved = removed.map(|(_, step)| &step.path).filter(|gone| path.is_ancestor_of(gone));
+        let recorded = all.iter().filter(|(_, step)| step.expected.is_directory());
         let mut folders: BTreeSet<RelPath> = moved.flat_map(RelPath::ancestors).collect();
+        folders.extend(recorded.map(|(_, step)| step.path.clone()));
         folders.retain(|folder| folder == path || path.is_ancestor_of(folder));
         for folder in folders.iter().rev() {
             let place = match self.worktree.open_parent(folder) {
@@ -240,9 +248,14 @@ impl<'s> StepTransaction<'s> {
                 opened => opened.map_err(|_| ConflictReason::Refused)?,
             };
             let place = NameInDir { dir: &place, name: folder.name() };
-            if is_directory(place) && !matches!(place.remove_empty_dir(), Ok(true)) {
+            let perm = match place.dir.stat(place.name) {
+                Ok(Some(stat)) if stat.kind == FileKind::Directory => stat.perm,
+                Ok(_) | Err(_) => continue,
+            };
+            if !matches!(place.remove_empty_dir(), Ok(true)) {
                 return Err(ConflictReason::InTheWay);
             }
+            self.done.push(RollbackEntry::RemovedDir(folder.clone(), perm));
         }
         Ok(())
     }
@@ -254,7 +267,7 @@ impl<'s> StepTransaction<'s> {
         for folder in all {
             let parent = self.parent(&folder)?;
             let made = NameInDir { dir: &parent, name: folder.name() }.create_dir();
-            if made.map_err(|_| ConflictReason::Refused)? {
+            if made.map_err(|error| ConflictReason::from_io_error(&error))? {
                 self.done.push(RollbackEntry::MadeDir(folder));
             }
         }
@@ -288,7 +301,7 @@ impl<'s> StepTransaction<'s> {
         }
     }
 
-    /// Takes back what was done, newest first.
+    /// Undoes what was done, newest first.
     fn roll_back(&mut self) {
         for done in std::mem::take(&mut self.done).into_iter().rev() {
             // Where another program's files are by now, there is nothing to roll back.
@@ -300,15 +313,14 @@ impl<'s> StepTransaction<'s> {
     fn roll_back_entry(&mut self, done: &RollbackEntry) -> io::Result<()> {
         let path = match done {
             RollbackEntry::MovedAside(_, path) | RollbackEntry::Placed(_, path, _) => path,
-            RollbackEntry::Swapped(_, path, _) | RollbackEntry::MadeDir(path) => path,
+            RollbackEntry::Swapped(_, path, _)
+            | RollbackEntry::MadeDir(path)
+            | RollbackEntry::RemovedDir(path, _) => path,
         };
         if let (RollbackEntry::MovedAside(..), Some(folder)) = (done, path.parent()) {
-            self.make_dirs(&folder).map_err(|why| match why {
-                ConflictReason::InTheWay => io::ErrorKind::NotADirectory.into(),
-                ConflictReason::Refused
-                | ConflictReason::Changed
-                | ConflictReason::Overlap
-                | ConflictReason::NotMergeable => io::Error::other("refused"),
+            self.make_dirs(&folder).map_err(|why| match why == ConflictReason::InTheWay {
+                true => io::ErrorKind::NotADirectory.into(),
+                false => io::Error::other("refused"),
             })?;
         }
         let parent = self.worktree.open_parent(path)?;
@@ -322,7 +334,7 @@ impl<'s> StepTransaction<'s> {
                 let name = self.temp_name_of(*index);
                 let temp = NameInDir { dir: &self.anchor, name: &name };
                 place.rename_no_replace(temp)?;
-                // Ours goes; what was saved over it since stays.
+                // Our file is removed; a file that replaced it since stays.
                 match read_leaf(temp.dir, temp.name) == *ours {
                     true => temp.unlink(),
                     false => move_back(temp, place),
@@ -333,6 +345,25 @@ impl<'s> StepTransaction<'s> {
                 undo_exchange(NameInDir { dir: &self.anchor, name: &name }, place, *ours)
             }
             RollbackEntry::MadeDir(_) => place.remove_empty_dir().map(|_| ()),
+            RollbackEntry::RemovedDir(_, perm) => {
+                place.create_dir().and_then(|_| place.set_dir_perm(*perm))
+            }
         }
+    }
+}
+
+/// True if a path holds what a step wants already, as after a crash.
+fn is_step_done(step: &RestoreStep, disk: PathImage) -> bool {
+    match (disk, step.target) {
+        // Bits alone count only where nothing else is to change: ours came with its file.
+        (PathImage::Present { leaf, perm }, PathImage::Present { leaf: wanted, perm: bits }) => {
+            let is_bits = step.expected.leaf() == Some(wanted);
+            leaf == wanted && (perm == bits || !is_bits)
+        }
+        (PathImage::Directory { perm }, PathImage::Directory { perm: bits }) => perm == bits,
+        (PathImage::Absent, PathImage::Absent) => true,
+        // A directory in the place of a file that was to go: the file is gone.
+        (PathImage::Directory { .. }, PathImage::Absent) => step.expected.leaf().is_some(),
+        _ => false,
     }
 }

@@ -61,7 +61,8 @@ pub(super) mod optional_bytes {
     }
 }
 
-/// The image of a step: `"absent"`, or `{"present": {"leaf": …, "perm": …}}`. A step has no other.
+/// The image of a step: `"absent"`, `{"present": {"leaf": …, "perm": …}}` or
+/// `{"directory": {"perm": …}}`. A step has no other.
 pub(super) mod step_image {
     use turnstone_core::change::{PathImage, TreeLeaf};
 
@@ -72,6 +73,7 @@ pub(super) mod step_image {
     enum StoredStepImage {
         Absent,
         Present { leaf: TreeLeaf, perm: u32 },
+        Directory { perm: u32 },
     }
 
     pub(in crate::restore) fn serialize<S: Serializer>(
@@ -83,6 +85,7 @@ pub(super) mod step_image {
             PathImage::Present { leaf, perm } => {
                 StoredStepImage::Present { leaf, perm }.serialize(out)
             }
+            PathImage::Directory { perm } => StoredStepImage::Directory { perm }.serialize(out),
             PathImage::Uncovered { .. } => Err(S::Error::custom("a step of an uncovered path")),
         }
     }
@@ -93,6 +96,7 @@ pub(super) mod step_image {
         Ok(match StoredStepImage::deserialize(from)? {
             StoredStepImage::Absent => PathImage::Absent,
             StoredStepImage::Present { leaf, perm } => PathImage::Present { leaf, perm },
+            StoredStepImage::Directory { perm } => PathImage::Directory { perm },
         })
     }
 }

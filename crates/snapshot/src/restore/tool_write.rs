@@ -21,9 +21,9 @@ const DEFAULT_PERMISSIONS: u32 = 0o644;
 /// A file a tool wants to have other bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ConditionalWrite {
-    /// The path.
+    /// The file, below the root.
     pub path: RelPath,
-    /// What the tool believes is there; anything else is left alone.
+    /// What the tool last read; a path that holds anything else is not written.
     pub expected: PathImage,
     /// The new bytes; nothing removes the file.
     #[serde(with = "stored_form::optional_bytes")]
@@ -42,7 +42,7 @@ pub struct PathState {
 }
 
 impl RestoreRunner<'_> {
-    /// Writes files that still hold what their writer believes; the others are conflicts.
+    /// Writes files that still hold what the writer expects; the others are conflicts.
     ///
     /// `guard` is a capture that holds the present bytes: the caller made and keeps it, and nothing
     /// is written that is not in it. After a crash, [`RestoreRunner::resume`] finishes the work.
@@ -81,21 +81,13 @@ impl RestoreRunner<'_> {
     }
 }
 
-/// Looks at one path, following no link.
+/// Reads one path, following no link.
 pub(crate) fn read_path_state(worktree: &Worktree, path: &RelPath) -> PathState {
-    match read_current_content(worktree, path) {
-        CurrentContent::Absent => {
-            PathState { image: PathImage::Absent, bytes: None, modified: None }
-        }
-        CurrentContent::Uncovered(reason) => {
-            PathState { image: PathImage::Uncovered { reason }, bytes: None, modified: None }
-        }
-        CurrentContent::Present(stat, leaf, data) => {
-            let perm = if leaf.mode == FileMode::Link { 0 } else { stat.perm };
-            let image = PathImage::Present { leaf, perm };
-            PathState { image, bytes: Some(data), modified: Some(stat.mtime / 1_000_000) }
-        }
-    }
+    let CurrentContent { image, stat, data } = read_current_content(worktree, path);
+    let modified = stat.map(|stat| stat.mtime / 1_000_000);
+    // To a tool that reads and writes files a directory is no file.
+    let image = if image.is_directory() { PathImage::Absent } else { image };
+    PathState { image, bytes: stat.map(|_| data), modified }
 }
 
 /// The file with its new bytes: what it was, it stays.
@@ -106,9 +98,10 @@ fn target_of_write(expected: PathImage, bytes: Option<&[u8]>) -> Result<PathImag
     let blob = hash_object(Kind::Blob, bytes)?;
     let (mode, perm) = match expected {
         PathImage::Present { leaf, perm } if leaf.mode != FileMode::Link => (leaf.mode, perm),
-        PathImage::Present { .. } | PathImage::Absent | PathImage::Uncovered { .. } => {
-            (FileMode::File, DEFAULT_PERMISSIONS)
-        }
+        PathImage::Present { .. }
+        | PathImage::Directory { .. }
+        | PathImage::Absent
+        | PathImage::Uncovered { .. } => (FileMode::File, DEFAULT_PERMISSIONS),
     };
     Ok(PathImage::Present { leaf: TreeLeaf { blob, mode }, perm })
 }

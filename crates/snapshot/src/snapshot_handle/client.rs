@@ -17,7 +17,7 @@ const SEND_TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) enum RequestError {
     /// No process listens, the owner ended meanwhile, or it is busy: retry.
     Unavailable(io::Error),
-    /// It is there and says nothing.
+    /// It is there and does not respond.
     TimedOut(io::Error),
     /// It refused, or it cannot be understood.
     Refused(StoreFailure),

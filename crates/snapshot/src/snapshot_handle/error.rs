@@ -16,7 +16,7 @@ use crate::snapshot_store::StoreOpenError;
 use crate::storage_budget::OverBudget;
 use crate::worktree::RootError;
 
-/// Why a store did not do what it was asked. Unless it says otherwise, nothing has changed.
+/// Why a store refused a request. Unless the variant says otherwise, nothing has changed.
 #[derive(Debug, thiserror::Error)]
 pub enum SnapshotError {
     /// The store of the directory could not be determined.
@@ -48,7 +48,7 @@ pub enum SnapshotError {
     NoCapture {
         /// What was asked for.
         text: String,
-        /// The worktree.
+        /// Root of the worktree whose store is meant.
         root: PathBuf,
     },
     /// Several are.
@@ -71,7 +71,7 @@ pub enum SnapshotError {
     /// Another process keeps the store and cannot be asked.
     #[error("the snapshot store is in use by another process ({who}) that does not respond")]
     Unreachable {
-        /// Who, as it says itself.
+        /// The process, as its lock file names it.
         who: String,
         /// What came of asking it.
         source: io::Error,
@@ -122,7 +122,7 @@ pub struct StoreFailure {
     pub kind: StoreFailureKind,
     /// In words, causes included.
     pub message: String,
-    /// The sizes, if the budget is in the way.
+    /// The sizes, if the budget is exceeded.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over: Option<OverBudget>,
 }
@@ -145,7 +145,17 @@ impl StoreFailure {
     }
 }
 
+/// True if the cause is that the disk is full.
+pub(super) fn is_disk_full(error: &(dyn Error + 'static)) -> bool {
+    let kind = error.downcast_ref::<io::Error>().map(io::Error::kind);
+    matches!(kind, Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
+        || error.source().is_some_and(is_disk_full)
+}
+
 fn failure_kind_of(error: &SnapshotError) -> StoreFailureKind {
+    if is_disk_full(error) {
+        return StoreFailureKind::Full;
+    }
     match error {
         SnapshotError::OwnerFailed(failure) => failure.kind,
         SnapshotError::Capture(CaptureError::Root(_))
@@ -194,7 +204,7 @@ impl SnapshotError {
         failure_kind_of(self) == StoreFailureKind::Full
     }
 
-    /// The sizes, if the budget is what is in the way: then room may be made (R13).
+    /// The sizes, if the budget is exceeded: eviction may free space (R13).
     #[must_use]
     pub fn over_budget(&self) -> Option<OverBudget> {
         if let Self::OwnerFailed(failure) = self {

@@ -23,7 +23,7 @@ use crate::capture_rules::CaptureRules;
 use crate::object_store::Oid;
 use crate::path::RelPath;
 use crate::pin_group::PinGroup;
-use crate::registry::{StoreLocation, StoreRegistry};
+use crate::registry::{StoreId, StoreLocation, StoreRegistry};
 use crate::restore::{
     ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport, TargetState,
 };
@@ -34,6 +34,8 @@ use crate::worktree::{RootPolicy, Worktree};
 /// How often and at which interval the store owner is tried before it counts as unreachable.
 const DISPATCH_ATTEMPTS: u32 = 500;
 const DISPATCH_PAUSE: Duration = Duration::from_millis(20);
+/// How long the owner may take to report its status.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// How a snapshot handle is opened.
 #[derive(Clone, Debug)]
@@ -114,8 +116,34 @@ impl SnapshotHandle {
                 None => None,
             },
         };
-        let (mut location, _) =
-            found.ok_or_else(|| SnapshotError::Untracked(directory.to_owned()))?;
+        let (location, _) = found.ok_or_else(|| SnapshotError::Untracked(directory.to_owned()))?;
+        Self::open_at(location, data, runtime, options, now)
+    }
+
+    /// Opens a store by its id: its root may have another one, which is found by path.
+    ///
+    /// # Errors
+    ///
+    /// See [`SnapshotError`].
+    pub fn open_by_id(
+        data: &Path,
+        runtime: Option<&Path>,
+        id: &StoreId,
+        options: SnapshotOptions,
+        now: EpochMillis,
+    ) -> Result<Self, SnapshotError> {
+        let found = StoreRegistry::new(data).find_store_by_id(id)?;
+        let location = found.ok_or_else(|| SnapshotError::Untracked(data.join(id.as_str())))?;
+        Self::open_at(location, data, runtime, options, now)
+    }
+
+    fn open_at(
+        mut location: StoreLocation,
+        data: &Path,
+        runtime: Option<&Path>,
+        options: SnapshotOptions,
+        now: EpochMillis,
+    ) -> Result<Self, SnapshotError> {
         location.folder = fs_err::canonicalize(&location.folder)?;
         let data = fs_err::canonicalize(data)?;
         let runtime = runtime.map_or_else(|| data.join("run"), Path::to_owned);
@@ -236,6 +264,21 @@ impl SnapshotHandle {
         Err(self.unreachable_error(last))
     }
 
+    /// Sends a request to the owner once; this process does not become the owner.
+    pub(super) fn ask_owner(&self, request: &StoreRequest) -> Result<StoreResponse, SnapshotError> {
+        let store = self.location.id.to_string();
+        let envelope =
+            RequestEnvelope { version: PROTOCOL_VERSION, store, request: request.clone() };
+        let path = socket::read_socket_path(&self.location.folder, &self.socket);
+        match client::send_request(&path, &envelope, STATUS_TIMEOUT) {
+            Ok(answer) => Ok(answer),
+            Err(RequestError::Refused(failure)) => Err(failure.into()),
+            Err(RequestError::TimedOut(error) | RequestError::Unavailable(error)) => {
+                Err(self.unreachable_error(error))
+            }
+        }
+    }
+
     fn unreachable_error(&self, source: io::Error) -> SnapshotError {
         SnapshotError::Unreachable { who: self.owner_description(), source }
     }
@@ -269,7 +312,7 @@ impl SnapshotHandle {
         self.request_capture(&StoreRequest::Capture { group, now }, now)
     }
 
-    /// Captures some paths, whatever the rules say of them (R6).
+    /// Captures some paths, whatever the rules say (R6).
     ///
     /// # Errors
     ///
@@ -369,7 +412,7 @@ impl SnapshotHandle {
         Ok(*report)
     }
 
-    /// Writes files that still hold what their writer believes; the others are conflicts (R15).
+    /// Writes files that still hold what the writer expects; the others are conflicts (R15).
     ///
     /// `guard` is a capture of these paths: nothing is written whose present bytes are not in it.
     ///

@@ -1,16 +1,21 @@
 //! Maintenance of a store: garbage collection, eviction, forgetting and the journal.
 
+use std::io;
+
 use turnstone_core::time::EpochMillis;
 
 use super::error::SnapshotError;
 use super::handle::{HandleRole, SnapshotHandle, unexpected_response};
-use super::protocol::{EvictionRequest, GcOutcome, GcRequest, StoreRequest, StoreResponse};
+use super::protocol::{GcOutcome, GcRequest, StoreRequest, StoreResponse};
 use super::request_handler::run_maintenance;
+use super::store_status::StoreStatus;
 use crate::capture_expiry::ExpiryStep;
 use crate::change_journal::JournalStatus;
-use crate::eviction::EvictionReport;
+use crate::eviction::{EvictionReport, EvictionRequest};
+use crate::file_watch::JournalState;
 use crate::journal_audit::JournalAudit;
 use crate::repack::MaintenanceInterval;
+use crate::storage_budget::disk_capacity;
 
 /// What keeps a store small and fast.
 pub struct SnapshotMaintenance<'h> {
@@ -102,13 +107,62 @@ impl SnapshotMaintenance<'_> {
         }
     }
 
+    /// Starts the journal if this process owns the store and has none: it may have become the owner after another
+    /// process ended. One that cannot be had, or is distrusted, is not tried again.
+    pub fn ensure_journal(&self) {
+        let role = self.handle.lock_role().clone();
+        if let HandleRole::Owner(owner) = role
+            && owner.store.journal().status().state == JournalState::Off
+        {
+            owner.store.journal().start();
+        }
+    }
+
+    /// The status of the store as its owner knows it. Asks the owner once, and does not wait for a capture.
+    ///
+    /// # Errors
+    ///
+    /// The owner cannot be asked.
+    pub fn status(&self) -> Result<StoreStatus, SnapshotError> {
+        let role = self.handle.lock_role().clone();
+        match role {
+            HandleRole::Owner(owner) => Ok(StoreStatus::read(&owner.store)),
+            HandleRole::Reader(_) => {
+                let StoreResponse::Status(status) = self.handle.ask_owner(&StoreRequest::Status)?
+                else {
+                    return Err(unexpected_response());
+                };
+                Ok(status)
+            }
+        }
+    }
+
+    /// How many requests of other processes this process has served as the owner.
+    #[must_use]
+    pub fn served_request_count(&self) -> u64 {
+        match &*self.handle.lock_role() {
+            HandleRole::Owner(owner) => owner.served_request_count(),
+            HandleRole::Reader(_) => 0,
+        }
+    }
+
     /// How many files the last capture of the whole worktree had; zero if this process does not know.
     #[must_use]
     pub fn known_file_count(&self) -> usize {
-        match &*self.handle.lock_role() {
-            HandleRole::Owner(owner) => owner.store.lock_worktree_index().file_count(),
+        let role = self.handle.lock_role().clone();
+        match role {
+            HandleRole::Owner(owner) => StoreStatus::read(&owner.store).files,
             HandleRole::Reader(_) => 0,
         }
+    }
+
+    /// How many bytes the disk of the store holds when it is empty.
+    ///
+    /// # Errors
+    ///
+    /// The system does not say.
+    pub fn disk_capacity(&self) -> io::Result<u64> {
+        disk_capacity(&self.handle.location().folder)
     }
 
     /// How many objects this process has stored so far, to show that something happens.

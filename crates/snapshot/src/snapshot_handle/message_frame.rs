@@ -11,7 +11,7 @@ pub(super) const MAX_BYTES: u32 = 128 << 20;
 /// Why a frame could not be read.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum FrameError {
-    /// The other side is gone, or says nothing.
+    /// The other side is gone, or does not respond.
     #[error("the connection broke")]
     Disconnected(#[source] io::Error),
     /// It announces more than is taken.

@@ -15,10 +15,13 @@ mod request_handler;
 mod server;
 mod socket;
 mod store_owner;
+mod store_status;
 
 pub use error::{SnapshotError, StoreFailure, StoreFailureKind};
 pub use handle::{SnapshotHandle, SnapshotOptions};
 pub use maintenance::SnapshotMaintenance;
-pub use protocol::{EvictionRequest, GcOutcome, GcRequest};
+pub use protocol::{GcOutcome, GcRequest};
 pub use read::SnapshotReader;
+pub use request_handler::BASELINE_GROUP;
 pub(crate) use request_handler::PREVIEW_GROUP;
+pub use store_status::StoreStatus;

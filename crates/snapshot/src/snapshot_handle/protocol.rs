@@ -7,20 +7,20 @@ use serde::{Deserialize, Serialize};
 use turnstone_core::time::EpochMillis;
 
 use super::error::StoreFailure;
+use super::store_status::StoreStatus;
 use crate::capture::{CaptureMode, CaptureOutcome};
 use crate::capture_expiry::ExpiryStep;
-use crate::eviction::EvictionReport;
+use crate::eviction::{EvictionReport, EvictionRequest};
 use crate::file_watch::JournalState;
 use crate::gc::GcReport;
 use crate::object_store::Oid;
 use crate::path::RelPath;
-use crate::pin_group::PinGroup;
 use crate::restore::{
     ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport, TargetState,
 };
 
 /// The version of requests and responses; the owner refuses any other.
-pub(super) const PROTOCOL_VERSION: u32 = 4;
+pub(super) const PROTOCOL_VERSION: u32 = 5;
 
 /// A request, and who it is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -47,6 +47,8 @@ pub(super) enum StoreRequest {
     },
     /// Tells nothing but that it is there.
     Hello,
+    /// Report the journal and the memory that the worktree takes.
+    Status,
     Capture {
         group: String,
         now: EpochMillis,
@@ -110,25 +112,16 @@ pub(super) enum StoreRequest {
 pub struct GcRequest {
     /// Live groups by name: their captures stay whatever their age.
     pub live: BTreeSet<String>,
+    /// Groups of deleted sessions by name: they go whatever their age, and with them the captures that were only
+    /// made to look at the worktree.
+    #[serde(default)]
+    pub deleted: BTreeSet<String>,
     /// How long captures of other groups are kept, in milliseconds (R41).
     pub keep: i64,
     /// About how many bytes are copied at most.
     pub effort: u64,
-    /// Nothing is changed; the report says what would be.
+    /// Nothing is changed; the report is that of a run.
     pub dry_run: bool,
-    /// The current time.
-    pub now: EpochMillis,
-}
-
-/// For how much room is to be made, and what must stay.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EvictionRequest {
-    /// Bytes that shall fit.
-    pub bytes: u64,
-    /// Live groups: their captures stay.
-    pub live: BTreeSet<PinGroup>,
-    /// About how many bytes each repack may copy.
-    pub effort: u64,
     /// The current time.
     pub now: EpochMillis,
 }
@@ -138,6 +131,7 @@ pub struct EvictionRequest {
 #[serde(rename_all = "snake_case")]
 pub(super) enum StoreResponse {
     Hello,
+    Status(StoreStatus),
     Captured(CaptureSummary),
     Planned(Box<RestorePlan>),
     Applied(Box<RestoreReport>),
@@ -159,7 +153,7 @@ pub struct GcOutcome {
     pub gc: GcReport,
 }
 
-/// A capture, without what the asker can read by itself.
+/// A capture, without what the caller can read itself.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(super) struct CaptureSummary {
     pub(super) id: Oid,

@@ -3,15 +3,15 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use turnstone_core::change::FileChange;
+use turnstone_core::change::{FileChange, PathImage};
 
 use super::error::SnapshotError;
 use super::handle::SnapshotHandle;
 use crate::capture::{Capture, has_baseline};
 use crate::capture_listing::{ListedCapture, ListedFile};
-use crate::diff::{CaptureDiff, DiffOptions};
+use crate::diff::{CaptureDiff, DiffOptions, SizedFileChange};
 use crate::disk_usage::{DiskUsageReport, StoreUsage};
-use crate::forget::{ForgettableVersions, Tombstones};
+use crate::forget::ForgettableVersions;
 use crate::object_store::{ObjectError, Oid};
 use crate::path::RelPath;
 use crate::restore::{LoggedOperation, PathState, read_path_state};
@@ -80,6 +80,18 @@ impl SnapshotReader<'_> {
         options: &DiffOptions,
     ) -> Result<CaptureDiff, SnapshotError> {
         Ok(self.handle.store()?.diffs().with_worktree(one, options)?)
+    }
+
+    /// Lists the paths whose file or permission bits on disk differ from a capture; stores nothing.
+    ///
+    /// # Errors
+    ///
+    /// The worktree or the store cannot be read.
+    pub fn list_worktree_changes(
+        &self,
+        one: &Capture,
+    ) -> Result<Vec<SizedFileChange>, SnapshotError> {
+        Ok(self.handle.store()?.diffs().list_worktree_changes(one)?)
     }
 
     /// Lists the operations that were done, newest first.
@@ -172,6 +184,19 @@ impl SnapshotReader<'_> {
         Ok(self.handle.store()?.captures().list_changes(one, other)?)
     }
 
+    /// As [`crate::CaptureCatalog::path_image`].
+    ///
+    /// # Errors
+    ///
+    /// The store cannot be read.
+    pub fn path_image(
+        &self,
+        capture: &Capture,
+        path: &RelPath,
+    ) -> Result<PathImage, SnapshotError> {
+        Ok(self.handle.store()?.captures().path_image(capture, path)?)
+    }
+
     /// As `CaptureDiffs::of_changes`.
     ///
     /// # Errors
@@ -206,16 +231,7 @@ impl SnapshotReader<'_> {
         Ok(self.handle.store()?.captures().read_blob(blob)?)
     }
 
-    /// What the store has forgotten.
-    ///
-    /// # Errors
-    ///
-    /// It cannot be read.
-    pub fn tombstones(&self) -> Result<Tombstones, SnapshotError> {
-        Ok(Tombstones::read(&self.handle.location().folder)?)
-    }
-
-    /// Looks at one path of the worktree, following no link (R16).
+    /// Reads one path of the worktree, following no link (R16).
     ///
     /// # Errors
     ///

@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use turnstone_core::time::EpochMillis;
 
 use super::error::SnapshotError;
-use super::protocol::{EvictionRequest, GcOutcome, GcRequest, StoreRequest, StoreResponse};
+use super::protocol::{GcOutcome, GcRequest, StoreRequest, StoreResponse};
+use super::store_status::StoreStatus;
 use crate::capture_expiry::ExpiryStep;
 use crate::capture_listing::ListedCapture;
 use crate::capture_pins::copy_captures_from;
-use crate::eviction::{EvictionOptions, EvictionReport};
+use crate::eviction::{EvictionReport, EvictionRequest};
 use crate::gc::GcOptions;
 use crate::object_store::Oid;
 use crate::path::RelPath;
@@ -19,6 +20,9 @@ use crate::snapshot_store::SnapshotStore;
 /// The group of captures that were made only to see what is there now.
 pub(crate) const PREVIEW_GROUP: &str = "look";
 
+/// The group of the first capture of a worktree, which belongs to no session.
+pub const BASELINE_GROUP: &str = "baseline";
+
 /// Does what was asked.
 pub(super) fn handle_request(
     store: &SnapshotStore,
@@ -26,6 +30,7 @@ pub(super) fn handle_request(
 ) -> Result<StoreResponse, SnapshotError> {
     Ok(match request {
         StoreRequest::Hello => StoreResponse::Hello,
+        StoreRequest::Status => StoreResponse::Status(StoreStatus::read(store)),
         StoreRequest::Capture { group, now } => {
             StoreResponse::Captured((&store.capture(&PinGroup::new(group), *now)?).into())
         }
@@ -54,9 +59,9 @@ pub(super) fn handle_request(
         StoreRequest::Gc(request) => {
             StoreResponse::Collected(Box::new(collect_garbage(store, request)?))
         }
-        StoreRequest::Relieve(need) => StoreResponse::Relieved(Box::new(
-            store.eviction().reclaim_unpinned(&eviction_options(need, &[]))?,
-        )),
+        StoreRequest::Relieve(need) => {
+            StoreResponse::Relieved(Box::new(store.eviction().reclaim_unpinned(need)?))
+        }
         StoreRequest::Measure { steps } => {
             StoreResponse::Measured { freed: store.expiry().measure(steps)? }
         }
@@ -95,19 +100,11 @@ fn expire_captures(
     steps: &[ExpiryStep],
     need: &EvictionRequest,
 ) -> Result<EvictionReport, SnapshotError> {
-    let report = store.eviction().expire_captures(&eviction_options(need, steps))?;
+    let report = store.eviction().expire_captures(steps, need)?;
     let whole = steps.iter().filter(|step| step.keep_from.is_none());
     let gone: BTreeSet<&str> = whole.map(|step| step.group.name()).collect();
     remove_operations_of_groups(store, |name| gone.contains(name))?;
     Ok(report)
-}
-
-fn eviction_options<'n>(
-    need: &'n EvictionRequest,
-    expiry: &'n [ExpiryStep],
-) -> EvictionOptions<'n> {
-    let EvictionRequest { bytes, live, effort, now } = need;
-    EvictionOptions { needed: *bytes, live, now: *now, expiry, effort: *effort }
 }
 
 fn plan_restore(
@@ -125,14 +122,25 @@ fn plan_restore(
 /// Expires old captures of groups that are not live, and drops objects that no group pins then.
 fn collect_garbage(store: &SnapshotStore, request: &GcRequest) -> Result<GcOutcome, SnapshotError> {
     let live: BTreeSet<PinGroup> = request.live.iter().map(|name| PinGroup::new(name)).collect();
-    let expired = expire_old_captures(store, request)?;
     let GcRequest { now, keep, effort, dry_run, .. } = *request;
+    let is_erasing = !dry_run && (!request.deleted.is_empty() || store.packs().is_erasing());
+    if is_erasing {
+        store.packs().begin_erasing()?;
+        store.expiry().expire_deleted_groups(&request.deleted)?;
+    }
+    let expired = expire_old_captures(store, request)?;
+    // Captures of a deleted session are removed at once, however much has to be copied.
+    let effort = if is_erasing { u64::MAX } else { effort };
     let wanted = GcOptions { live: &live, now, keep, effort, dry_run };
     let gc = store.collector().collect(&wanted)?;
     if !dry_run {
         remove_operations_of_groups(store, |name| {
             gc.dropped_groups.iter().any(|group| group == name)
+                || request.deleted.iter().any(|group| group == name)
         })?;
+    }
+    if is_erasing && gc.is_done {
+        store.packs().end_erasing()?;
     }
     Ok(GcOutcome { expired, gc })
 }
@@ -171,7 +179,7 @@ pub(super) fn run_maintenance(
     store: &SnapshotStore,
     request: &GcRequest,
 ) -> Result<GcOutcome, SnapshotError> {
-    if store.inspection().usage()?.lent <= request.effort {
+    if store.inspection().usage()?.borrowed <= request.effort {
         store.packs().release_borrowed_packs()?;
     }
     let swept = collect_garbage(store, request)?;

@@ -2,7 +2,7 @@
 
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use rustix::event::{PollFd, PollFlags, poll};
 
 use super::error::{StoreFailure, StoreFailureKind};
 use super::message_frame::{self, FrameError};
-use super::protocol::{PROTOCOL_VERSION, RequestEnvelope, StoreResponse};
+use super::protocol::{PROTOCOL_VERSION, RequestEnvelope, StoreRequest, StoreResponse};
 use super::request_handler::handle_request;
 use super::socket;
 use crate::snapshot_store::SnapshotStore;
@@ -28,6 +28,8 @@ struct ServerState {
     store_id: String,
     store: RwLock<Option<Arc<SnapshotStore>>>,
     open: AtomicUsize,
+    /// Requests that were served so far, without those for the status.
+    served: AtomicU64,
 }
 
 /// A socket that is being listened to, until it is dropped.
@@ -54,11 +56,17 @@ impl StoreServer {
             store_id: store_id.to_owned(),
             store,
             open: AtomicUsize::new(0),
+            served: AtomicU64::new(0),
         });
         let shared = state.clone();
         let thread = thread::Builder::new().name("store-owner".to_owned());
         let thread = thread.spawn(move || accept_loop(&listener, &woken, &shared))?;
         Ok(Self { path, state, wake: Some(wake), listener: Some(thread) })
+    }
+
+    /// How many requests it has served; those for the status do not count.
+    pub(super) fn served_request_count(&self) -> u64 {
+        self.state.served.load(Ordering::Relaxed)
     }
 }
 
@@ -165,9 +173,12 @@ fn serve_connection(stream: &UnixStream, state: &ServerState) {
     let Some(store) = store.as_ref() else {
         return;
     };
-    fail_point!("keeper::asked", |_| ());
+    fail_point!("store_owner::asked", |_| ());
+    if !matches!(envelope.request, StoreRequest::Status) {
+        state.served.fetch_add(1, Ordering::Relaxed);
+    }
     let answer = handle_request(store, &envelope.request);
-    fail_point!("keeper::served", |_| ());
+    fail_point!("store_owner::served", |_| ());
     let answer =
         answer.unwrap_or_else(|error| StoreResponse::Failed(StoreFailure::from_error(&error)));
     drop(stream.set_write_timeout(Some(REQUEST_TIMEOUT)));

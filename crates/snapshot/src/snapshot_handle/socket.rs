@@ -15,10 +15,10 @@ use crate::registry::create_private_dir;
 
 /// Longer paths do not fit into the address of a socket.
 const MAX_SOCKET_PATH: usize = 100;
-/// How the lock file says where the socket is.
+/// How the lock file names the socket.
 const SOCKET_MARKER: &str = ", socket ";
 
-/// Where the socket of the store in `folder` belongs: a short name that tells nothing.
+/// Where the socket of the store in `folder` belongs: a short name without information.
 pub(super) fn socket_path(runtime: &Path, folder: &Path) -> io::Result<PathBuf> {
     use std::os::unix::ffi::OsStrExt;
     let name = hash_object(Kind::Blob, folder.as_os_str().as_bytes())?.to_string();
@@ -72,7 +72,7 @@ fn is_allowed(peer: u32, own: u32) -> bool {
     peer == own
 }
 
-/// What the lock file says besides who holds the lock.
+/// What the lock file contains besides the holder of the lock.
 pub(super) fn socket_note(path: &Path) -> String {
     match path.to_str() {
         Some(text) => format!("{SOCKET_MARKER}{text}"),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use turnstone_core::time::EpochMillis;
 
-use super::error::SnapshotError;
+use super::error::{SnapshotError, is_disk_full};
 use super::handle::SnapshotOptions;
 use super::server::StoreServer;
 use super::socket;
@@ -13,7 +13,7 @@ use crate::registry::{StoreLocation, StoreRegistry};
 use crate::restore::RestoreReport;
 use crate::snapshot_store::{SnapshotStore, StoreOpenError};
 use crate::storage_budget::StorageBudget;
-use crate::worktree::{RootPolicy, Worktree};
+use crate::worktree::Worktree;
 
 /// The owner of a store. When dropped, it finishes its requests and releases the lock.
 pub(super) struct StoreOwner {
@@ -44,14 +44,29 @@ impl StoreOwner {
         let budget = StorageBudget { stores, ..options.budget.clone() };
         let store = Arc::new(store.with_budget(budget)?);
         let resumed = store.restores().resume()?;
-        StoreRegistry::record_use(&location.folder, now)?;
-        // Who cannot be asked keeps the store all the same; others wait until it ends.
+        match StoreRegistry::record_use(&location.folder, now) {
+            // The time is a hint; a store on a full disk can still be read.
+            Err(error) if !is_disk_full(&error) => return Err(error.into()),
+            Ok(()) | Err(_) => {}
+        }
+        // An owner that cannot be reached keeps the store all the same; others wait until it ends.
         let server =
             StoreServer::start(socket.to_owned(), location.id.as_str(), store.clone()).ok();
-        if server.is_some() {
-            store.announce_socket(&socket::socket_note(socket))?;
-        }
+        let announced = match &server {
+            Some(_) => store.announce_socket(&socket::socket_note(socket)),
+            None => Ok(()),
+        };
+        let server = match announced {
+            Ok(()) => server,
+            Err(error) if is_disk_full(&error) => None,
+            Err(error) => return Err(error.into()),
+        };
         Ok(Some(Self { server, store, resumed_restores: resumed }))
+    }
+
+    /// How many requests of other processes it has served.
+    pub(super) fn served_request_count(&self) -> u64 {
+        self.server.as_ref().map_or(0, StoreServer::served_request_count)
     }
 
     /// True if others can ask.
@@ -60,8 +75,7 @@ impl StoreOwner {
     }
 }
 
-/// Opens the root again; that it may be one was decided when its store was found.
+/// Opens the root again, which must be the directory that the store captured.
 pub(super) fn open_worktree(location: &StoreLocation) -> Result<Worktree, SnapshotError> {
-    let policy = RootPolicy { by_name: true, home: None };
-    Ok(Worktree::open(&location.root, &policy).map_err(StoreOpenError::Root)?)
+    Ok(location.open_worktree().map_err(StoreOpenError::Root)?)
 }

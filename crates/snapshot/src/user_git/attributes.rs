@@ -2,15 +2,21 @@
 //!
 //! Deliberately blunt. A line that sets a converting attribute counts for whatever its pattern matches,
 //! even if a later line takes it back; a line that is not understood counts for everything.
+//!
+//! `text`, `text=auto`, `eol=lf` and the old `crlf` are no such attributes. For them git only deletes CRs on
+//! the way into the repository and only inserts CRs on the way out, so a file and its blob hold the same
+//! bytes if and only if they have the same size; and reuse always compares the sizes. A filter, `ident` and an
+//! encoding may change bytes and keep the size. `eol=crlf` is left out for simplicity: no text has equal sizes.
 
 use gix::bstr::ByteSlice;
 use gix::glob::Pattern;
 use gix::glob::pattern::Case;
 use gix::glob::wildmatch::Mode;
 
-/// The attributes that make git store other bytes than the file has, and `crlf`, the old `text`.
-const CONVERTING_ATTRIBUTES: [&[u8]; 6] =
-    [b"filter", b"ident", b"text", b"eol", b"crlf", b"working-tree-encoding"];
+/// The attributes that may make git store other bytes of the same size.
+const CONVERTING_ATTRIBUTES: [&[u8]; 4] = [b"filter", b"ident", b"eol", b"working-tree-encoding"];
+/// The only value of `eol` whose conversion shows in the size.
+const LF_EOL_ATTRIBUTE: &[u8] = b"eol=lf";
 
 /// Which files of a repository may be converted.
 #[derive(Debug, Default)]
@@ -80,6 +86,9 @@ impl ConvertedPaths {
 
     /// True if a word sets a converting attribute: `-x` and `!x` do not.
     fn is_converting(&self, word: &[u8]) -> bool {
+        if word == LF_EOL_ATTRIBUTE {
+            return false;
+        }
         let name = word.split(|byte| *byte == b'=').next().unwrap_or_default();
         CONVERTING_ATTRIBUTES.contains(&name) || self.macros.iter().any(|known| known == name)
     }
@@ -119,19 +128,18 @@ mod tests {
         for text in [
             "*.txt filter=x",
             "*.txt ident",
-            "*.txt text",
-            "*.txt text=auto",
-            "*.txt eol=lf",
-            "*.txt crlf",
+            "*.txt eol",
+            "*.txt eol=crlf",
+            "*.txt text=auto eol=crlf",
             "*.txt working-tree-encoding=UTF-16",
-            "* diff text=auto merge=x",
-            "  a.txt text",
-            "/sub/*.txt text",
-            "\"a b.txt\" text",
-            "[attr]mine text\n*.txt mine",
-            "*.txt yours\n[attr]yours mine\n[attr]mine text",
-            "*.TXT text",
-            "*.txt text\n*.txt -text",
+            "* diff text=auto ident merge=x",
+            "  a.txt ident",
+            "/sub/*.txt ident",
+            "\"a b.txt\" ident",
+            "[attr]mine ident\n*.txt mine",
+            "*.txt yours\n[attr]yours mine\n[attr]mine ident",
+            "*.TXT ident",
+            "*.txt ident\n*.txt -ident",
         ] {
             assert!(touches(text, "", "sub/a.txt"), "{text}");
         }
@@ -141,8 +149,12 @@ mod tests {
             "*.txt binary",
             "*.txt !filter",
             "*.png filter=lfs",
-            "# *.txt text",
-            "/a.txt text",
+            "# *.txt ident",
+            "/a.txt ident",
+            "*.txt text",
+            "* text=auto",
+            "*.txt text eol=lf",
+            "*.txt crlf=input",
             "*.txt export-subst whitespace=cr-at-eol",
         ] {
             assert!(!touches(text, "", "sub/a.txt"), "{text}");
@@ -151,9 +163,9 @@ mod tests {
 
     #[test]
     fn attributes_apply_only_below_their_folder() {
-        assert!(touches("*.txt text", "sub/", "sub/deep/a.txt"));
-        assert!(touches("/a.txt text", "sub/", "sub/a.txt"));
-        assert!(!touches("*.txt text", "sub/", "other/a.txt"));
-        assert!(!touches("*.txt text", "sub/", "sub2/a.txt"));
+        assert!(touches("*.txt ident", "sub/", "sub/deep/a.txt"));
+        assert!(touches("/a.txt ident", "sub/", "sub/a.txt"));
+        assert!(!touches("*.txt ident", "sub/", "other/a.txt"));
+        assert!(!touches("*.txt ident", "sub/", "sub2/a.txt"));
     }
 }

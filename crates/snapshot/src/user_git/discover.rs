@@ -40,7 +40,7 @@ pub enum RepositoryError {
         worktree: PathBuf,
         /// What the other user owns: that folder, its `.git`, or what that leads to.
         path: PathBuf,
-        /// Who.
+        /// The user it belongs to.
         uid: u32,
     },
     /// A `.git` leads to a repository that does not name this folder as one of its worktrees.
@@ -75,7 +75,7 @@ impl RepositoryError {
                 Some(format!("if you trust it: {}", trust(worktree)))
             }
             Self::NoBackPointer { worktree, .. } => Some(format!(
-                "`git worktree repair` mends a worktree that was moved; if you trust it: {}",
+                "`git worktree repair` repairs a worktree that was moved; if you trust it: {}",
                 trust(worktree)
             )),
             Self::Unreadable { .. } => Some(
@@ -100,7 +100,7 @@ pub fn discover_repository(
     discover_for_user(rustix::process::geteuid().as_raw(), directory, safe)
 }
 
-/// The same for a certain user.
+/// Finds the repository of a directory as this user may use it.
 fn discover_for_user(
     uid: u32,
     directory: &Path,

@@ -1,11 +1,11 @@
-//! Git configuration, as far as it decides whether files are stored as they are.
+//! The part of git's configuration that decides whether files are stored unconverted.
 
 use std::io;
 
 use gix::bstr::{BString, ByteSlice};
 use gix::config::file::{Metadata, init};
 
-/// What a configuration file says of conversions and objects. When in doubt it says more.
+/// What a configuration file sets for conversions and objects. In doubt, more is assumed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GitConfig {
     /// Line ends are converted, or a filter may have been.

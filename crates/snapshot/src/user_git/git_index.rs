@@ -1,7 +1,7 @@
 //! The user's index: versions 2 to 4, ids of 20 or 32 bytes, from untrusted bytes.
 //!
 //! Anything that is not exactly as git writes it is an error. Extensions that may be skipped are
-//! skipped: what an untracked cache or a file system monitor once said is not believed.
+//! skipped: the untracked cache and the file system monitor are not trusted.
 
 use super::split_index::SplitIndexLink;
 
@@ -149,7 +149,7 @@ pub(super) fn parse_index(
     Ok((index, link))
 }
 
-/// Makes sure of the check sum; git leaves it out where `index.skipHash` says so.
+/// Verifies the checksum; git omits it if `index.skipHash` is set.
 fn check_sum(body: &[u8], sum: &[u8]) -> Result<()> {
     if sum.len() != 20 || sum.iter().all(|byte| *byte == 0) {
         return Ok(());

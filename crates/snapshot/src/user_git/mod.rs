@@ -7,6 +7,7 @@ mod attributes;
 mod discover;
 mod git_config;
 mod git_index;
+mod object_folders;
 mod repository_file;
 mod safe_directories;
 mod split_index;

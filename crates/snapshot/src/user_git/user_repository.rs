@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::git_index::{GitIndex, GitIndexError, parse_index};
-use super::{GitConfig, repository_file};
+use super::{GitConfig, object_folders, repository_file};
 use crate::ignore_rules::IgnoreRules;
 use crate::worktree::{FileKind, FileStat, Worktree, WorktreeDir};
 
@@ -105,7 +105,7 @@ impl UserRepository {
             || read_excludes(&self.git_dir) != self.excludes
     }
 
-    /// Looks whether the repository selects other files than when it was last asked.
+    /// Checks whether the repository selects other files than at the last call.
     pub(crate) fn detect_changes(&self) -> RepositoryChange {
         if read_excludes(&self.git_dir) != self.excludes {
             return RepositoryChange::Excludes;
@@ -149,6 +149,11 @@ impl UserRepository {
     /// The directory linked worktrees share: objects, configuration, excludes.
     pub(crate) fn common_dir(&self) -> io::Result<PathBuf> {
         common_dir(&self.git_dir)
+    }
+
+    /// The folders with its objects: its own, and its alternates.
+    pub(crate) fn object_folders(&self) -> io::Result<Vec<PathBuf>> {
+        Ok(object_folders::list_object_folders(&self.common_dir()?))
     }
 
     /// The attributes of `info/attributes`.

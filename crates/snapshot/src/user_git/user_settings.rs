@@ -10,7 +10,7 @@ use super::GitConfig;
 /// How many files one configuration may pull in.
 const MAX_CONFIG_FILES: usize = 64;
 
-/// What the user's and the system's git settings say; without it no index is believed (R10).
+/// What the user's and the system's git settings say; without it no index is trusted (R10).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct UserGitSettings {
     /// The texts of the system's and the user's configuration files and of all they include.
@@ -20,14 +20,14 @@ pub struct UserGitSettings {
 }
 
 impl UserGitSettings {
-    /// Gathers the settings through `read`, which says nothing of a file that is not there.
+    /// Collects the settings through `read`, which returns nothing for a missing file.
     ///
     /// `home` is the home directory, `xdg` the value of `XDG_CONFIG_HOME`. Conditional includes are
     /// followed whatever their condition.
     ///
     /// # Errors
     ///
-    /// A file cannot be read or understood: then what it says is unknown, and nothing may be reused.
+    /// A file cannot be read or parsed: its settings are unknown, and nothing may be reused.
     pub fn collect(
         home: &Path,
         xdg: Option<&Path>,

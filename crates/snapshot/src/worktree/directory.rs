@@ -5,11 +5,12 @@ use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
 
-use rustix::fs::{AtFlags, Mode, OFlags};
+use rustix::fs::{Access, AtFlags, Mode, OFlags, StatxAttributes, StatxFlags};
 use rustix::io::Errno;
 
-use super::{FileKind, FileStat};
+use super::{FileKind, FileStat, birth_time_of};
 
 /// A name found in a directory.
 #[derive(Debug)]
@@ -35,7 +36,7 @@ impl DirectoryNames {
         self.spans.push((from, self.bytes.len() as u32, kind_of(kind)));
     }
 
-    /// The names, in no order, and what the listing said they are.
+    /// The names, in no order, and their kinds according to the listing.
     pub(crate) fn iter(&self) -> impl ExactSizeIterator<Item = (&[u8], Option<FileKind>)> {
         let name = |&(from, to, kind)| (&self.bytes[from as usize..to as usize], kind);
         self.spans.iter().map(name)
@@ -101,6 +102,45 @@ impl WorktreeDir {
             return Err(io::Error::other("not a regular file"));
         }
         Ok((File::from(fd), stat))
+    }
+
+    /// The permission bits of the directory itself.
+    pub(crate) fn permission_bits(&self) -> io::Result<u32> {
+        Ok(FileStat::from(&rustix::fs::fstat(&self.0)?).perm)
+    }
+
+    /// When a name was created, in nanoseconds, if the file system records it.
+    pub(crate) fn birth_time(&self, name: &[u8]) -> Option<i64> {
+        birth_time_of(&self.0, Path::new(OsStr::from_bytes(name)), AtFlags::SYMLINK_NOFOLLOW)
+    }
+
+    /// Why the kernel would refuse a write to this directory, or to a name in it; `None` if it would not,
+    /// or does not tell.
+    pub(crate) fn refuses_write(&self, name: Option<&[u8]>) -> Option<Errno> {
+        let access = match name {
+            Some(_) => Access::WRITE_OK,
+            None => Access::WRITE_OK | Access::EXEC_OK,
+        };
+        let flags = AtFlags::EACCESS;
+        let name = OsStr::from_bytes(name.unwrap_or(b"."));
+        // A link has no bits of its own, and where it leads must not matter.
+        let flags = flags | AtFlags::SYMLINK_NOFOLLOW;
+        let refused = rustix::fs::accessat(&self.0, name, access, flags).err();
+        refused.or_else(|| self.is_append_only(name).then_some(Errno::PERM))
+    }
+
+    /// True if a file or directory may only grow (`chattr +a`): it is neither replaced nor removed.
+    fn is_append_only(&self, name: &OsStr) -> bool {
+        let flags = AtFlags::SYMLINK_NOFOLLOW;
+        let stat = rustix::fs::statx(&self.0, name, flags, StatxFlags::empty());
+        stat.is_ok_and(|stat| stat.stx_attributes.contains(StatxAttributes::APPEND))
+    }
+
+    /// True if a name belongs to another user, so that only they, or root, may change its bits.
+    pub(crate) fn belongs_to_another_user(&self, name: &[u8]) -> bool {
+        let user = rustix::process::geteuid();
+        let found = rustix::fs::statat(&self.0, OsStr::from_bytes(name), AtFlags::SYMLINK_NOFOLLOW);
+        !user.is_root() && found.is_ok_and(|stat| stat.st_uid != user.as_raw())
     }
 
     /// Reads where a link points.

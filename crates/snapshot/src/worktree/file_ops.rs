@@ -43,7 +43,7 @@ impl NameInDir<'_> {
         }
     }
 
-    /// The same for file systems without the flag: a second name never replaces one that exists.
+    /// Renames on file systems without the flag: a second link never replaces a name that exists.
     fn link_then_unlink(self, to: NameInDir<'_>) -> io::Result<()> {
         self.link(to)?;
         self.unlink().inspect_err(|_| {
@@ -113,6 +113,16 @@ impl NameInDir<'_> {
         // The group bit may be inherited.
         let inherited = rustix::fs::fstat(&dir)?.st_mode & 0o7000;
         Ok(rustix::fs::fchmod(&dir, Mode::from_raw_mode(inherited | (0o777 & !mask)))?)
+    }
+
+    /// Sets the permission bits of a directory; a link is refused.
+    pub(crate) fn set_dir_perm(self, perm: u32) -> io::Result<()> {
+        before_write()?;
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let dir = rustix::fs::openat(&self.dir.0, self.os(), flags, Mode::empty())?;
+        // A directory that its owner may not read cannot be opened to be changed, but its name can.
+        let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&dir));
+        Ok(rustix::fs::chmod(path, Mode::from_raw_mode(perm & 0o7777))?)
     }
 
     /// Removes a directory if it is empty; false if it is not.

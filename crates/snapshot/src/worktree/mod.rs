@@ -12,5 +12,6 @@ mod stat;
 pub(crate) use directory::{DirectoryNames, WorktreeDir};
 pub use file_ops::set_worktree_mask;
 pub(crate) use file_ops::{NameInDir, before_write, copy_metadata, set_perm, sync_file_system};
+pub(crate) use root::birth_time_of;
 pub use root::{RootError, RootPolicy, Worktree};
 pub(crate) use stat::{FileKind, FileStat};

@@ -2,13 +2,15 @@
 
 use std::ffi::OsStr;
 use std::io;
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::fs::{AtFlags, Mode, OFlags, ResolveFlags, StatxFlags};
 use rustix::io::Errno;
+
+use turnstone_core::model::FileIdentity;
 
 use super::{FileStat, WorktreeDir};
 use crate::path::RelPath;
@@ -30,8 +32,9 @@ pub struct RootPolicy {
 }
 
 impl RootPolicy {
-    /// True if a real path is refused.
-    pub(crate) fn refuses(&self, real: &Path) -> bool {
+    /// True if a real path is refused: nothing below it belongs to it either.
+    #[must_use]
+    pub fn refuses(&self, real: &Path) -> bool {
         let home = self.home.as_ref().map(fs_err::canonicalize);
         // What holds the home directory is larger still.
         let is_home = matches!(&home, Some(Ok(home)) if home.starts_with(real));
@@ -52,7 +55,7 @@ pub enum RootError {
     Unusable {
         /// The directory.
         path: PathBuf,
-        /// What the kernel said.
+        /// The error of the kernel.
         source: io::Error,
     },
     /// It was replaced by another directory since it was opened.
@@ -66,7 +69,7 @@ pub struct Worktree {
     path: PathBuf,
     root: WorktreeDir,
     stat: FileStat,
-    /// False once the kernel refused `openat2`; then every part is opened by itself.
+    /// False once the kernel refused `openat2`; then each part of a path is opened separately.
     has_openat2: AtomicBool,
 }
 
@@ -102,13 +105,31 @@ impl Worktree {
     ///
     /// # Errors
     ///
-    /// [`RootError::Replaced`] if it does not.
+    /// [`RootError::Replaced`] if it does not, [`RootError::Unusable`] if the kernel cannot tell.
     pub fn check_root(&self) -> Result<(), RootError> {
-        let now = open_root(&self.path).ok().map(|(_, stat)| (stat.dev, stat.ino));
-        if now == Some(self.identity()) {
-            return Ok(());
+        match open_root(&self.path) {
+            Ok((_, stat)) if (stat.dev, stat.ino) == self.identity() => Ok(()),
+            Err(source) if !is_absent(&source) => {
+                Err(RootError::Unusable { path: self.path.clone(), source })
+            }
+            Ok(_) | Err(_) => Err(RootError::Replaced(self.path.clone())),
         }
-        Err(RootError::Replaced(self.path.clone()))
+    }
+
+    /// When the root was created, if the file system records it.
+    fn birth_time(&self) -> Option<i64> {
+        birth_time_of(&self.root.0, Path::new(""), AtFlags::EMPTY_PATH)
+    }
+
+    /// What identifies the root in its file system.
+    pub(crate) fn file_identity(&self) -> FileIdentity {
+        let (device, inode) = self.identity();
+        FileIdentity { device, inode, born: self.birth_time() }
+    }
+
+    /// True if the root was deleted, and not moved, since it was opened.
+    pub(crate) fn is_deleted(&self) -> bool {
+        rustix::fs::fstat(&self.root.0).is_ok_and(|stat| stat.st_nlink == 0)
     }
 
     /// Tells where in the worktree a real path lies, if it does.
@@ -153,6 +174,12 @@ impl Worktree {
             dir = dir.open_dir(part)?;
         }
         Ok(dir)
+    }
+
+    /// Bytes that may still be written to the file system of the root.
+    pub(crate) fn free_bytes(&self) -> io::Result<u64> {
+        let disk = rustix::fs::fstatvfs(&self.root.0)?;
+        Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
     /// Opens the directory that holds `path`.
@@ -200,11 +227,24 @@ impl Worktree {
     }
 }
 
+/// When a file was created, in nanoseconds, if the file system records it.
+pub(crate) fn birth_time_of(dir: impl AsFd, path: &Path, flags: AtFlags) -> Option<i64> {
+    let stat = rustix::fs::statx(dir, path, flags, StatxFlags::BTIME).ok()?;
+    let is_known = stat.stx_mask & StatxFlags::BTIME.bits() != 0;
+    let (seconds, nanos) = (stat.stx_btime.tv_sec, i64::from(stat.stx_btime.tv_nsec));
+    is_known.then(|| seconds.saturating_mul(1_000_000_000).saturating_add(nanos))
+}
+
 fn open_root(path: &Path) -> io::Result<(OwnedFd, FileStat)> {
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let fd = rustix::fs::open(path, flags, Mode::empty())?;
     let stat = FileStat::from(&rustix::fs::fstat(&fd)?);
     Ok((fd, stat))
+}
+
+/// True if the error says that there is no directory at the path, and not that it could not be opened.
+fn is_absent(error: &io::Error) -> bool {
+    matches!(Errno::from_io_error(error), Some(Errno::NOENT | Errno::NOTDIR | Errno::LOOP))
 }
 
 #[cfg(test)]

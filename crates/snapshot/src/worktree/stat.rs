@@ -1,4 +1,4 @@
-//! What the kernel says of a file without opening it.
+//! What the kernel reports of a file without opening it.
 
 use rustix::fs::FileType;
 

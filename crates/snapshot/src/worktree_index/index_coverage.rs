@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::index_folder::{IndexEntry, IndexFolders, WorktreeIndex, join_name};
 use super::index_totals::{IndexTotals, permission_bits};
-use crate::coverage::{CaptureCoverage, CaptureScope, CapturedPermissions};
+use crate::coverage::{CaptureCoverage, CaptureScope, CapturedDirectories, CapturedPermissions};
 use crate::object_store::{FileMode, Oid};
 use crate::path::RelPath;
 use crate::path_image::UncoveredReason;
@@ -28,6 +28,7 @@ impl WorktreeIndex {
         forced: &Arc<BTreeSet<RelPath>>,
     ) -> (Arc<CaptureCoverage>, Option<Oid>) {
         refresh_usual_permissions(&mut self.totals, &self.folders);
+        refresh_usual_directory(&mut self.totals, &self.folders);
         let looked = match &self.described {
             Some(last) if Arc::ptr_eq(&last.forced, forced) => self.totals.has_kind_changes,
             _ => true,
@@ -71,14 +72,13 @@ impl WorktreeIndex {
         self.described.as_ref().map(|last| last.forced.clone()).unwrap_or_default()
     }
 
-    /// The paths that were forced since the coverage was last built.
-    pub(crate) fn newly_forced_paths<'f>(
-        &self,
-        forced: &'f BTreeSet<RelPath>,
-    ) -> impl Iterator<Item = &'f RelPath> {
+    /// The paths that were forced since the coverage was last built, and those that no longer are.
+    pub(crate) fn differently_forced_paths(&self, forced: &BTreeSet<RelPath>) -> Vec<RelPath> {
         let before = self.last_forced_paths();
-        let is_known = before.len() == forced.len();
-        forced.iter().filter(move |path| !is_known && !before.contains(*path))
+        if std::ptr::eq(&raw const *before, forced) {
+            return Vec::new();
+        }
+        before.symmetric_difference(forced).cloned().collect()
     }
 
     /// Notes that the coverage is in the store as this commit.
@@ -111,6 +111,21 @@ fn refresh_usual_permissions(totals: &mut IndexTotals, folders: &IndexFolders) {
     }
 }
 
+/// Looks which bits directories usually have; all are asked if the answer is another.
+fn refresh_usual_directory(totals: &mut IndexTotals, folders: &IndexFolders) {
+    let usual = totals.most_common_directory();
+    if usual == totals.usual_directory {
+        return;
+    }
+    totals.usual_directory = usual;
+    totals.is_coverage_stale = true;
+    let unusual = folders.iter().filter_map(|(folder, node)| {
+        let perm = node.perm.filter(|perm| *perm != usual)?;
+        Some((RelPath::new(&folder[..]).ok()?, perm))
+    });
+    totals.unusual_directories = unusual.collect();
+}
+
 fn build_coverage(
     totals: &IndexTotals,
     absent: Vec<RelPath>,
@@ -129,6 +144,17 @@ fn build_coverage(
         nested: nested.collect(),
         reserved: totals.reserved,
         permissions: CapturedPermissions { file, exec, other },
+        large: Vec::new(),
+        directories: Some(CapturedDirectories {
+            usual: totals.usual_directory,
+            other: totals
+                .unusual_directories
+                .iter()
+                .map(|(path, perm)| (path.clone(), *perm))
+                .collect(),
+            bare: totals.bare_directories.iter().cloned().collect(),
+        }),
+        unfinished: Vec::new(),
     }
 }
 

@@ -35,7 +35,7 @@ pub(crate) struct FolderRules {
     pub(crate) inherited: IgnoreRules,
     /// The text of its own `.gitignore`.
     pub(crate) gitignore: Option<Arc<[u8]>>,
-    /// Both.
+    /// The inherited rules and those of its own `.gitignore`.
     pub(crate) rules: IgnoreRules,
     pub(crate) repo: Option<Arc<UserRepository>>,
     /// Set in a folder that is entered only for files that are tracked or forced.
@@ -65,6 +65,8 @@ pub(crate) struct IndexFolder {
     pub(crate) is_repo: bool,
     /// Names that are a git directory's where case does not matter.
     pub(crate) reserved: usize,
+    /// Its permission bits; unknown if it comes from the stat cache.
+    pub(crate) perm: Option<u32>,
     /// False if it comes from the stat cache: then only its files are known, and they may be gone.
     pub(crate) is_complete: bool,
 }
@@ -154,12 +156,32 @@ impl WorktreeIndex {
         found
     }
 
+    /// Every directory below the root that was entered, and its permission bits.
+    pub(crate) fn list_folders(&self) -> BTreeMap<RelPath, u32> {
+        let known = self
+            .folders
+            .iter()
+            .filter_map(|(folder, node)| Some((RelPath::new(&folder[..]).ok()?, node.perm?)));
+        known.collect()
+    }
+
     /// How many files there are.
+    /// About how many bytes of memory it takes.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let entry = size_of::<(EntryName, IndexEntry)>();
+        let folder = size_of::<(Vec<u8>, IndexFolder)>();
+        let of_folder = |(path, node): (&Vec<u8>, &IndexFolder)| {
+            let names: usize = node.entries.iter().map(|(name, _)| name.len()).sum();
+            folder + path.len() + names + node.entries.capacity() * entry
+        };
+        self.folders.iter().map(|folder| of_folder(folder) as u64).sum()
+    }
+
     pub(crate) fn file_count(&self) -> usize {
         self.totals.files
     }
 
-    /// Forgets everything but what may spare reading files again; `keep` says which files may.
+    /// Drops everything except what may save reading files again; `keep` selects these files.
     ///
     /// Whatever was made from the rest, trees and descriptions, may not be in the store.
     pub(crate) fn retain_stat_cache(&mut self, keep: impl Fn(&[u8], &[u8], &CachedFile) -> bool) {
@@ -195,8 +217,8 @@ impl WorktreeIndex {
         is_known: &dyn Fn(&Oid) -> bool,
         made: &mut Vec<PackedObject>,
     ) -> io::Result<Oid> {
-        let Self { folders, dirty_folders, root_tree, .. } = self;
-        build_folder_trees(folders, dirty_folders, root_tree, is_known, made)
+        let Self { folders, dirty_folders, root_tree, totals, .. } = self;
+        build_folder_trees(folders, dirty_folders, totals, root_tree, is_known, made)
     }
 
     /// The repositories in it, by the folder they begin in.
@@ -216,7 +238,7 @@ impl WorktreeIndex {
 
     /// The names of files by device and inode; each may have changed through another.
     ///
-    /// Looks at everything in memory, but only when something happened to a file of several names.
+    /// Searches the whole index, but only after a change to a file with several names.
     pub(crate) fn names_of_inodes(&self, inodes: &BTreeSet<(u64, u64)>) -> NamesByFolder {
         let mut names = NamesByFolder::new();
         if inodes.is_empty() {

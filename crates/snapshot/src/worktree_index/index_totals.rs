@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use super::index_folder::{IndexEntry, IndexFolder};
+use crate::coverage::DEFAULT_DIRECTORY_BITS;
 use crate::path::RelPath;
 use crate::path_image::UncoveredReason;
 use crate::stat_cache::CachedFile;
@@ -25,6 +26,14 @@ pub(super) struct IndexTotals {
     pub(super) usual_permissions: [u32; 2],
     /// The files that have others.
     pub(super) unusual_permissions: BTreeMap<RelPath, u32>,
+    /// How many directories have these permission bits; the root does not count.
+    directory_counts: BTreeMap<u32, usize>,
+    /// The bits that directories were last found to have usually.
+    pub(super) usual_directory: u32,
+    /// The directories that have others.
+    pub(super) unusual_directories: BTreeMap<RelPath, u32>,
+    /// The directories that hold no captured file.
+    pub(super) bare_directories: BTreeSet<RelPath>,
     /// Paths that every scan must visit, whatever the journal says: their content is unknown, or
     /// by which other name they may change.
     pub(super) always_rescanned: BTreeSet<RelPath>,
@@ -47,6 +56,10 @@ impl Default for IndexTotals {
             permission_counts: BTreeMap::new(),
             usual_permissions: [0o644, 0o755],
             unusual_permissions: BTreeMap::new(),
+            directory_counts: BTreeMap::new(),
+            usual_directory: DEFAULT_DIRECTORY_BITS,
+            unusual_directories: BTreeMap::new(),
+            bare_directories: BTreeSet::new(),
             always_rescanned: BTreeSet::new(),
             hard_linked_files: BTreeSet::new(),
             is_coverage_stale: true,
@@ -78,6 +91,11 @@ impl IndexTotals {
             self.reserved = self.reserved + new.reserved - old.reserved;
             self.is_coverage_stale = true;
         }
+        if old.perm != new.perm
+            && let Ok(path) = RelPath::new(folder)
+        {
+            self.update_directory_bits(path, old.perm, new.perm);
+        }
         let repo = |node: &IndexFolder| node.rules.repo.clone().filter(|_| node.is_repo);
         let (old, new) = (repo(old), repo(new));
         self.is_coverage_stale |= old.is_some() != new.is_some();
@@ -85,6 +103,40 @@ impl IndexTotals {
             Some(repo) => drop(self.repos.insert(folder.to_vec(), repo)),
             None => drop(self.repos.remove(folder)),
         }
+    }
+
+    fn update_directory_bits(&mut self, path: RelPath, old: Option<u32>, new: Option<u32>) {
+        if let Some(perm) = old {
+            if let Some(count) = self.directory_counts.get_mut(&perm) {
+                *count -= 1;
+            }
+            self.is_coverage_stale |= self.unusual_directories.remove(&path).is_some();
+        }
+        if let Some(perm) = new {
+            *self.directory_counts.entry(perm).or_default() += 1;
+            if perm != self.usual_directory {
+                self.unusual_directories.insert(path, perm);
+                self.is_coverage_stale = true;
+            }
+        }
+    }
+
+    /// Notes whether a folder holds a captured file.
+    pub(super) fn update_bare_folder(&mut self, folder: &[u8], has_tree: bool) {
+        if has_tree && self.bare_directories.is_empty() {
+            return;
+        }
+        let Ok(path) = RelPath::new(folder) else { return };
+        self.is_coverage_stale |= match has_tree {
+            true => self.bare_directories.remove(&path),
+            false => self.bare_directories.insert(path),
+        };
+    }
+
+    /// The bits most directories have.
+    pub(super) fn most_common_directory(&self) -> u32 {
+        let used = self.directory_counts.iter().filter(|(_, count)| **count > 0);
+        used.max_by_key(|(_, count)| **count).map_or(DEFAULT_DIRECTORY_BITS, |(perm, _)| *perm)
     }
 
     /// Counts one name from what it was to what it is.

@@ -7,6 +7,7 @@ use std::io;
 use gix::objs::Kind;
 
 use super::index_folder::{IndexEntry, IndexFolder, IndexFolders, split_parent};
+use super::index_totals::IndexTotals;
 use crate::object_store::{Oid, PackedObject, hash_object};
 use crate::stat_cache::EntryName;
 
@@ -18,10 +19,12 @@ type TreeLine<'a> = (&'static str, &'a EntryName, Oid);
 
 /// Builds the trees of `dirty` folders and of those above them; returns the tree of the root.
 ///
-/// `made` gets each tree that `is_known` denies. A folder's tree is noted in the folder above.
+/// `made` gets each tree that `is_known` denies. A folder's tree is noted in the folder above; one
+/// without a captured file has none, which is noted in `totals`.
 pub(super) fn build_folder_trees(
     folders: &mut IndexFolders,
     dirty: &mut BTreeSet<Vec<u8>>,
+    totals: &mut IndexTotals,
     root: &mut Option<Oid>,
     is_known: &dyn Fn(&Oid) -> bool,
     made: &mut Vec<PackedObject>,
@@ -39,6 +42,7 @@ pub(super) fn build_folder_trees(
         match split_parent(&folder) {
             None => *root = tree,
             Some((above, name)) => {
+                totals.update_bare_folder(&folder, tree.is_some());
                 if set_folder_tree(folders, above, name, tree) {
                     dirty.insert(above.to_vec());
                 }

@@ -2,7 +2,7 @@
 //!
 //! It makes a capture cost what changed: an unchanged folder keeps its tree, and coverage that did
 //! not change keeps its commit. It owns no file but the stat cache, and it proves nothing by itself:
-//! a walk or the journal says what to look at.
+//! a walk or the journal names the paths to check.
 
 mod index_coverage;
 mod index_folder;

@@ -1,14 +1,15 @@
 //! Applying the result of a scan to the worktree index.
 
-use std::collections::HashMap;
+use std::collections::BTreeMap;
 
 use super::index_folder::{IndexEntry, IndexFolder, WorktreeIndex, join_name, split_parent};
 use crate::file_hashing::HashedFiles;
 use crate::path::RelPath;
-use crate::stat_cache::EntryName;
+use crate::path_image::UncoveredReason;
+use crate::stat_cache::{CachedFile, EntryName};
 use crate::worktree_walk::{EntryKind, FolderListing, NamedEntry, ScanDelta};
 
-/// What came of it.
+/// How a scan changed the index.
 #[derive(Debug, Default)]
 pub(crate) struct ScanUpdateReport {
     /// Files added, changed or removed.
@@ -18,14 +19,24 @@ pub(crate) struct ScanUpdateReport {
 }
 
 /// What files that had to be read turned out to be.
-struct ReadOutcomes(HashMap<RelPath, IndexEntry>);
+struct ReadOutcomes {
+    /// Sorted by path: a table would need twice the memory.
+    read: Vec<(RelPath, CachedFile)>,
+    skipped: BTreeMap<RelPath, UncoveredReason>,
+}
 
 impl ReadOutcomes {
     fn new(hashed: HashedFiles) -> Self {
-        let HashedFiles { read, skipped, absent: _ } = hashed;
-        let read = read.into_iter().map(|(path, cached)| (path, IndexEntry::File(cached)));
-        let skipped = skipped.into_iter().map(|(path, reason)| (path, IndexEntry::Skipped(reason)));
-        Self(read.chain(skipped).collect())
+        let HashedFiles { mut read, skipped, absent: _ } = hashed;
+        read.sort_unstable_by(|one, other| one.0.cmp(&other.0));
+        Self { read, skipped }
+    }
+
+    fn find(&self, path: &[u8]) -> Option<IndexEntry> {
+        match self.read.binary_search_by(|(known, _)| known.as_bytes().cmp(path)) {
+            Ok(at) => Some(IndexEntry::File(self.read[at].1)),
+            Err(_) => self.skipped.get(path).map(|reason| IndexEntry::Skipped(*reason)),
+        }
     }
 
     /// What a name is now; `None` if it was gone when it was to be read.
@@ -42,7 +53,7 @@ impl ReadOutcomes {
             // Its tree is still right unless something below is touched.
             (EntryKind::Folder, Some(IndexEntry::Folder(tree))) => Some(IndexEntry::Folder(*tree)),
             (EntryKind::Folder, _) => Some(IndexEntry::Folder(None)),
-            (EntryKind::Stale(_), _) => self.0.get(&join_name(folder, name)[..]).cloned(),
+            (EntryKind::Stale(_), _) => self.find(&join_name(folder, name)),
         }
     }
 }
@@ -81,7 +92,8 @@ impl WorktreeIndex {
         outcomes: &ReadOutcomes,
         dropped: &mut Vec<Vec<u8>>,
     ) {
-        let FolderListing { folder, rules: place, is_repo, reserved, entries: names } = listing;
+        let FolderListing { folder, rules: place, is_repo, reserved, perm, entries: names } =
+            listing;
         if !self.is_listed_as_folder(&folder) {
             dropped.push(folder);
             return;
@@ -92,8 +104,14 @@ impl WorktreeIndex {
             let item = outcomes.resolve_entry(&folder, &name, kind, old.find(&name));
             items.extend(item.map(|item| (name, item)));
         }
-        let node =
-            IndexFolder { entries: items, rules: place, is_repo, reserved, is_complete: true };
+        let node = IndexFolder {
+            entries: items,
+            rules: place,
+            is_repo,
+            reserved,
+            perm: Some(perm),
+            is_complete: true,
+        };
         let mut touched = !old.is_complete;
         for (name, item) in &node.entries {
             let before = old.find(name);
@@ -154,7 +172,7 @@ impl WorktreeIndex {
         }
     }
 
-    /// True if the folder above says that this one is one; it may have been seen later.
+    /// True if the entry in the parent is a folder; it may have been seen later.
     fn is_listed_as_folder(&self, folder: &[u8]) -> bool {
         let Some((above, name)) = split_parent(folder) else {
             return true;
@@ -173,6 +191,7 @@ impl WorktreeIndex {
     fn remove_folder(&mut self, folder: &[u8], dropped: &mut Vec<Vec<u8>>) {
         if let Some(node) = self.folders.remove(folder) {
             self.totals.remove_folder(folder, &node);
+            self.totals.update_bare_folder(folder, true);
             self.dirty_folders.remove(folder);
             dropped.push(folder.to_vec());
         }

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use turnstone_snapshot::{CaptureRules, PathImage, UncoveredReason, UserGitSettings};
 
-use crate::support::{StoreFixture, path};
+use crate::support::{StoreFixture, count_skipped, path};
 
 const TRACKED: [&str; 6] = [".gitignore", "a.log", "d/e.log", "d/f/g.log", "later.log", "z.log"];
 
@@ -26,7 +26,7 @@ fn checkout_with_ignored_tracked_files() -> StoreFixture {
     case
 }
 
-/// Changes the index after it got its form: one file more, one less, one anew.
+/// Changes the index after it got its form: one file more, one less, one written again.
 fn modify_index(case: &StoreFixture) {
     case.write("later.log", "l");
     case.write("d/e.log", "changed");
@@ -131,7 +131,7 @@ fn assert_ignored_files_unknown(case: &StoreFixture) {
             "{name}"
         );
     }
-    assert_eq!(captured.capture.coverage.count_skipped(UncoveredReason::Ignored), 0);
+    assert_eq!(count_skipped(&captured, UncoveredReason::Ignored), 0);
     assert_eq!(captured.reused, 0);
 }
 
@@ -148,7 +148,7 @@ fn damaged_index_is_reported_as_unreadable() {
             fs_err::write(index, &bytes[..bytes.len() / 2]).unwrap();
         },
         |index| fs_err::write(index, "").unwrap(),
-        // Opening a pipe would wait for ever.
+        // Opening a pipe would wait indefinitely.
         |index| {
             fs_err::remove_file(index).unwrap();
             let mode = rustix::fs::Mode::from_raw_mode(0o600);

@@ -1,4 +1,4 @@
-//! Any directory can be captured, whatever kind of repository it belongs to, and whoever set a trap.
+//! Any directory can be captured, whatever kind of repository it belongs to, and also a hostile one.
 
 #[cfg(test)]
 mod git_index_forms;

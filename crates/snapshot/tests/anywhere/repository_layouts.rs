@@ -1,4 +1,4 @@
-//! Kinds of directories: with, beside, below and between repositories.
+//! Kinds of directories: with, next to, below and between repositories.
 
 use std::path::Path;
 use std::time::Duration;

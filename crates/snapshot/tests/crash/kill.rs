@@ -129,7 +129,7 @@ fn kill_at_every_failpoint_is_recovered() -> Fallible {
     Ok(())
 }
 
-/// Dies at every named point of a loan and at moments in between; what was lent is there or not needed.
+/// Dies at every named point of a reuse of packs and at moments in between; borrowed objects are there or not needed.
 /// Proves R10.
 #[test]
 fn kill_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
@@ -146,7 +146,7 @@ fn kill_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
         let mut all = Vec::new();
         for after in 0..4 {
             let run = (after + 1).to_string();
-            let mut program = store_process_command(data.path(), &["loan", &run, "6"])?;
+            let mut program = store_process_command(data.path(), &["reuse", &run, "6"])?;
             let outcome =
                 run_until_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT)
                     .map_err(|error| format!("{point}={after}: {error}"))?;

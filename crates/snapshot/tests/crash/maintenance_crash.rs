@@ -48,7 +48,7 @@ fn random_kill_during_maintenance_loses_nothing_pinned() -> Fallible {
         let run = (7000 + round).to_string();
         let victim = KillableProgram::start(&mut store_process_command(
             data.path(),
-            &["tend", &run, "100000"],
+            &["maintain", &run, "100000"],
         )?)?;
         let trigger = KillTrigger::random(&mut rng, 12, Duration::from_millis(200));
         let outcome = victim.kill_on(trigger, LIMIT)?;
@@ -67,7 +67,7 @@ fn kill_at_failpoints(points: &[&str]) -> Fallible {
         let mut pinned = PinnedCaptures::default();
         for after in [0, 1, 2, 3, 5, 8] {
             let run = (after + 1).to_string();
-            let mut program = store_process_command(data.path(), &["tend", &run, "12"])?;
+            let mut program = store_process_command(data.path(), &["maintain", &run, "12"])?;
             match run_until_failpoint(&mut program, &format!("{point}={after}*off->panic"), LIMIT) {
                 Ok(outcome) => pinned.read(&outcome.acknowledged),
                 Err(CrashError::Survived(_)) => {
@@ -107,7 +107,7 @@ fn kill_at_expiry_failpoints_loses_nothing_pinned() -> Fallible {
 #[test]
 fn power_cut_during_maintenance_loses_nothing_pinned() -> Fallible {
     let data = temp_data()?;
-    let command = store_process_command(data.path(), &["tend", "1", "4"])?;
+    let command = store_process_command(data.path(), &["maintain", "1", "4"])?;
     let recording = Recorder::new(data.path()).record(&command)?;
     assert!(recording.status().success(), "{}", recording.stderr());
     let sound = |image: &std::path::Path, lines: &[String]| {

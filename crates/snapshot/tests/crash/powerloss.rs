@@ -77,14 +77,14 @@ fn power_cut_during_restore_leaves_whole_files_and_resumes() -> Fallible {
 fn power_cut_during_restore_without_rename_exchange_resumes() -> Fallible {
     check_power_cuts_while_restoring("snapshot::no_exchange=return", 20)
 }
-/// The packs of a loan are the user's, who need not have synced them; the captures that rely on them are ours.
+/// Borrowed packs are the user's, who need not have synced them; the captures that rely on them are ours.
 /// Proves R10.
 #[test]
 fn power_cut_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
     let data = TempDataDir::new()?;
     fs_err::create_dir(data.path().join("work"))?;
     commit_checkout(data.path())?;
-    let command = store_process_command(data.path(), &["loan", "1", "2"])?;
+    let command = store_process_command(data.path(), &["reuse", "1", "2"])?;
     let recording = Recorder::new(data.path()).record(&command)?;
     assert!(recording.status().success(), "{}", recording.stderr());
     let lines = recording.acknowledged(&recording.end());
@@ -95,7 +95,7 @@ fn power_cut_with_borrowed_packs_loses_no_returned_capture() -> Fallible {
     Ok(())
 }
 
-/// A finished plan that came back would be done again: whoever writes the old bytes by hand after the
+/// A finished plan that came back would be done again: if a person writes the old bytes by hand after the
 /// cut keeps them (R17).
 #[test]
 fn finished_restore_is_not_repeated_after_power_cut() -> Fallible {

@@ -11,7 +11,7 @@ use turnstone_snapshot::{
 
 pub(crate) type Fallible<T = ()> = Result<T, Box<dyn std::error::Error>>;
 
-/// The example beside this test program.
+/// The example that is built with this test program.
 pub(crate) fn store_process_command(dir: &Path, args: &[&str]) -> Fallible<Command> {
     let test = std::env::current_exe()?;
     let folder = test.parent().and_then(Path::parent).ok_or("no target directory")?;

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 use tempfile::TempDir;
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
-    CaptureMode, CaptureOutcome, CaptureRules, JournalState, PinGroup, RootPolicy, SnapshotStore,
-    Worktree,
+    Capture, CaptureCoverage, CaptureMode, CaptureOutcome, CaptureRules, JournalState, PinGroup,
+    RootPolicy, SnapshotStore, Worktree,
 };
 
 pub(crate) const NOW: EpochMillis = EpochMillis(1_794_728_448_904);
@@ -113,7 +113,7 @@ impl JournalFixture {
         let walked = self.walking_store.capture(&PinGroup::new("walk"), NOW).unwrap();
         assert_eq!(walked.mode, CaptureMode::Walk);
         let (one, other) = (&captured.capture, &walked.capture);
-        if one.coverage != other.coverage {
+        if without_unfinished(one) != without_unfinished(other) {
             return Some(format!("coverage\n{:?}\n{:?}", one.coverage, other.coverage));
         }
         if captured.files != walked.files {
@@ -128,9 +128,16 @@ impl JournalFixture {
         fs_err::remove_dir_all(&fresh).ok();
         let fresh = open_store(self.dir.path(), "fresh");
         let walked = fresh.capture(&PinGroup::new("fresh"), NOW).unwrap();
-        assert_eq!(captured.capture.coverage, walked.capture.coverage, "{what}");
+        let (one, other) = (&captured.capture, &walked.capture);
+        assert_eq!(without_unfinished(one), without_unfinished(other), "{what}");
         assert_eq!(captured.capture.tree, walked.capture.tree, "{what}");
     }
+}
+
+/// What a capture covers, apart from files that may be unfinished: each store looks for those only among
+/// the files that it reads.
+fn without_unfinished(capture: &Capture) -> CaptureCoverage {
+    CaptureCoverage { unfinished: Vec::new(), ..(*capture.coverage).clone() }
 }
 
 pub(crate) fn open_store(dir: &Path, store: &str) -> SnapshotStore {

@@ -94,7 +94,7 @@ fn replaced_root_is_an_error_and_returned_root_is_walked() {
     site.capture_by_journal("and on");
 }
 
-/// A name outside that was made after the capture: neither it nor the write through it is told.
+/// A name outside that was made after the capture: neither it nor the write through it is reported.
 /// Proves R8.
 #[test]
 fn audit_finds_unreported_change_and_distrusts_journal() {

@@ -19,7 +19,7 @@ fn row(file: &PathDiff) -> (String, DiffStatus, usize, usize) {
 fn text(file: &PathDiff) -> String {
     match &file.patch {
         PatchBody::Text(text) => String::from_utf8(text.clone()).expect("text"),
-        PatchBody::Binary | PatchBody::TooLarge => String::new(),
+        PatchBody::Binary | PatchBody::BinaryPatch(_) | PatchBody::TooLarge => String::new(),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use turnstone_snapshot::{
-    Capture, CaptureDiff, DiffOptions, PinGroup, RelPath, RestoreReport, SnapshotStore, TargetState,
+    Capture, CaptureDiff, DiffOptions, PinGroup, RestoreReport, SnapshotStore, TargetState,
 };
 
 use crate::support::{NOW, StoreFixture};
@@ -36,29 +36,24 @@ pub(crate) fn paths(diff: &CaptureDiff) -> Vec<String> {
     diff.files.iter().map(|file| file.path.to_string()).collect()
 }
 
-/// What takes back everything that happened between two captures.
+/// What undoes everything that happened between two captures.
 pub(crate) fn target_states(
     store: &SnapshotStore,
     before: &Capture,
     after: &Capture,
 ) -> Vec<TargetState> {
-    let diff = store.diffs().between(before, after, &DiffOptions::default()).expect("compared");
-    let image =
-        |capture, path: &RelPath| store.captures().path_image(capture, path).expect("readable");
-    let wanted = |path: RelPath| {
-        let (base, target) = (Some(image(after, &path)), image(before, &path));
-        TargetState::new(path, base, target)
-    };
-    diff.files.into_iter().map(|file| wanted(file.path)).collect()
+    let changes = store.captures().list_changes(before, after).expect("compared");
+    let covered = changes.into_iter().filter(|change| change.is_covered());
+    covered.map(|it| TargetState::new(it.path, Some(it.after), it.before)).collect()
 }
 
-/// `revert`: takes back what happened since a capture.
+/// `revert`: undoes what happened since a capture.
 pub(crate) fn revert(store: &SnapshotStore, before: &Capture) -> RestoreReport {
     let after = track(store);
     undo_changes(store, before, &after)
 }
 
-/// Takes back what happened between two captures, and keeps what happened since.
+/// Undoes what happened between two captures, and keeps what happened since.
 pub(crate) fn undo_changes(
     store: &SnapshotStore,
     before: &Capture,

@@ -12,7 +12,7 @@ use turnstone_testkit::required_tools;
 use crate::fixture::{bootstrap, contents, revert, track};
 use crate::support::{NOW, StoreFixture, path};
 
-/// The example beside this test program.
+/// The example that is built with this test program.
 fn example_program() -> PathBuf {
     let test = std::env::current_exe().expect("a path");
     test.parent()

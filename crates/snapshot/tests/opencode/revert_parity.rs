@@ -1,4 +1,4 @@
-//! Taking back: exactly what was done, whatever the names, and nothing else.
+//! Undo: exactly what was done, whatever the names, and nothing else.
 
 use turnstone_snapshot::{
     CaptureRules, DiffOptions, DiffStatus, PathImage, PinGroup, SnapshotStore, TargetState,
@@ -141,7 +141,7 @@ fn deleted_and_recreated_file_is_restored_to_the_snapshot() {
     assert!(!case.at("other").exists());
 }
 
-/// 8.1.54, 55: OpenCode keeps the first hash of a path; taking back newest first ends there too.
+/// 8.1.54, 55: OpenCode keeps the first hash of a path; undoing newest first ends there too.
 #[test]
 fn successive_changes_of_a_path_are_undone_newest_first() {
     let case = bootstrap();
@@ -218,7 +218,7 @@ fn restore_with_keep_added_restores_only_other_files() {
     assert_eq!(texts, ["A content", "B content", "stays"]);
 }
 
-/// W39, 8.2: an undo in a directory changes nothing beside it.
+/// W39, 8.2: an undo in a directory changes nothing next to it.
 #[test]
 fn restoring_a_directory_leaves_siblings_alone() {
     let case = bootstrap();
@@ -288,7 +288,7 @@ fn linked_worktrees_and_projects_are_isolated() {
     assert_ne!(case.store.git_dir(), other.git_dir());
 }
 
-/// W46: two actors edit at the same time; taking back what one did changes no path it did not touch,
+/// W46: two actors edit at the same time; undoing what one did changes no path it did not touch,
 /// keeps the other's edits of the same file, and says what it could not do.
 #[test]
 fn undoing_one_actor_never_alters_other_paths() {
@@ -337,7 +337,7 @@ fn undoing_one_actor_never_alters_other_paths() {
             if !report.conflicts.is_empty() {
                 assert_eq!(before.get(&touched), after.get(&touched), "seed {seed}");
             }
-            // Metamorphic: the restore, taken back itself, gives the tree before it.
+            // Metamorphic: undoing the restore gives the tree before it.
             if rng.below(3) == 0 {
                 let back = case.store.planner().plan_targets(&plan.inverse()).unwrap();
                 case.store.restores().apply_plan(&back, &PinGroup::new("guard"), NOW).unwrap();
@@ -349,7 +349,7 @@ fn undoing_one_actor_never_alters_other_paths() {
     assert!(merged > 5 && conflicts > 5, "{merged} merged, {conflicts} conflicts");
 }
 
-/// Changes a line, adds one, removes the file or makes it anew.
+/// Changes a line, adds one, removes the file or creates it again.
 fn edit(case: &StoreFixture, name: &str, rng: &mut SeededRng, who: &str) {
     let Ok(text) = fs_err::read_to_string(case.at(name)) else {
         return case.write(name, format!("{who} made it\n"));

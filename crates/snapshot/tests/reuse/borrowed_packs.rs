@@ -1,4 +1,4 @@
-//! The loan: what it lends, that it loses nothing, and how it ends.
+//! Reuse of the user's packs: what is borrowed, that no object is lost, and how it ends.
 
 use turnstone_snapshot::{CaptureOutcome, PathImage, PinGroup};
 
@@ -19,7 +19,7 @@ fn committed_checkout_is_captured_without_reading_files() {
 
     assert_eq!(captured.capture.tree.to_string(), case.git_write_tree());
     assert_eq!((captured.files, captured.changed), (FILE_COUNT + 1, FILE_COUNT + 1));
-    assert!(case.store.inspection().usage().unwrap().lent > 0);
+    assert!(case.store.inspection().usage().unwrap().borrowed > 0);
     case.git(&["fsck", "--connectivity-only"]);
     assert_eq!(case.capture().capture.id, captured.capture.id);
 }
@@ -51,7 +51,7 @@ fn deleting_the_users_repository_keeps_captures_readable() {
         if settle {
             let settled = case.store.packs().release_borrowed_packs().unwrap();
             assert_eq!((settled.returned, settled.lost.len()), (1, 0));
-            assert_eq!(case.store.inspection().usage().unwrap().lent, 0);
+            assert_eq!(case.store.inspection().usage().unwrap().borrowed, 0);
         }
         case.reopen();
         case.git(&["fsck", "--full"]);
@@ -101,15 +101,15 @@ fn gc_releases_borrowed_packs_and_never_merges_them() {
     case.write("a.txt", "three\n");
     let last = case.capture().capture;
 
-    case.store.packs().merge_packs().unwrap();
+    case.store.packs().repack(1 << 30).unwrap();
     let usage = case.store.inspection().usage().unwrap();
-    assert!(usage.lent > 0 && usage.packs == 2);
+    assert!(usage.borrowed > 0 && usage.packs == 2);
     let planned = case.store.collector().gc(&[].into(), NOW, true).unwrap();
     assert_eq!(planned.dropped_objects, 0);
-    assert!(case.store.inspection().usage().unwrap().lent > 0, "a dry run changes nothing");
+    assert!(case.store.inspection().usage().unwrap().borrowed > 0, "a dry run changes nothing");
     case.store.collector().gc(&[].into(), NOW, false).unwrap();
 
-    assert_eq!(case.store.inspection().usage().unwrap().lent, 0);
+    assert_eq!(case.store.inspection().usage().unwrap().borrowed, 0);
     case.git(&["fsck", "--full", "--strict"]);
     for capture in [first, last] {
         let image = case.store.captures().path_image(&capture, &path("sub/c.txt")).unwrap();
@@ -125,7 +125,7 @@ fn capture_during_pack_release_keeps_its_objects() {
     case.write("b.txt", "a newer text\n");
     commit_and_repack(&case, &[]);
     assert_reused(&case, FILE_COUNT);
-    // Known to the loan, but to no capture before.
+    // In a borrowed pack, but in no capture before.
     case.write("b.txt", "an older text that the pack still holds\n");
     let older = case.capture();
     case.store.packs().release_borrowed_packs().unwrap();
@@ -241,7 +241,7 @@ fn oversized_pack_is_not_borrowed() {
     commit_and_repack(&case, &[]);
 
     assert_reused(&case, 0);
-    assert_eq!(case.store.inspection().usage().unwrap().lent, 0);
+    assert_eq!(case.store.inspection().usage().unwrap().borrowed, 0);
 }
 
 /// Proves R10.

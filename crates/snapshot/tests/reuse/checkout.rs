@@ -21,7 +21,7 @@ pub(crate) const FILE_COUNT: usize = FILES.len();
 /// Each text is written so many times: a pack smaller than its own index is not worth lending.
 pub(crate) const REPEATS: usize = 200;
 
-/// A checkout that nobody has captured; `settings` are the user's.
+/// A checkout that has not been captured; `settings` are the user's.
 pub(crate) fn checkout_of(settings: Option<UserGitSettings>) -> StoreFixture {
     let case = StoreFixture::with_selection(CaptureRules {
         user_git: settings,
@@ -107,7 +107,7 @@ fn blob_of(case: &StoreFixture, path: &str) -> String {
     case.git_in(&case.root(), &["rev-parse", &format!("HEAD:{path}")])
 }
 
-/// Writes a file anew that git made read-only.
+/// Rewrites a file that git made read-only.
 fn overwrite(path: &Path, bytes: &[u8]) {
     fs_err::remove_file(path).unwrap();
     fs_err::write(path, bytes).unwrap();

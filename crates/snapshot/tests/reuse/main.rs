@@ -2,6 +2,8 @@
 //! is believed (R10).
 
 #[cfg(test)]
+mod alternates;
+#[cfg(test)]
 mod borrowed_packs;
 #[cfg(test)]
 mod checkout;

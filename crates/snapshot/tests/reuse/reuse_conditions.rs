@@ -5,8 +5,8 @@ use std::path::Path;
 use turnstone_snapshot::UserGitSettings;
 
 use crate::checkout::{
-    FILE_COUNT, REPEATS, assert_reused, checkout_of, commit_and_repack, committed_checkout,
-    default_settings, wait_past_clock_granularity,
+    FILE_COUNT, FILES, REPEATS, assert_raw_bytes, assert_reused, checkout_of, commit_and_repack,
+    committed_checkout, default_settings, wait_past_clock_granularity,
 };
 use crate::support::StoreFixture;
 
@@ -163,11 +163,75 @@ fn ignored_missing_or_linked_gitattributes_are_honoured() {
 /// Proves R10.
 #[test]
 fn files_with_other_converting_attributes_are_read() {
-    for attribute in ["ident", "text", "text=auto", "eol=crlf", "crlf"] {
+    for attribute in ["ident", "text ident", "text=auto eol=crlf", "eol=crlf"] {
         let case = checkout_of(default_settings());
         case.write(".git/info/attributes", format!("b.txt {attribute}\n"));
         commit_and_repack(&case, &[]);
         assert_reused(&case, FILE_COUNT - 1);
+    }
+}
+
+/// Files with every kind of line end; `b.txt` has CRLF and is the only one that git converts.
+const LINE_ENDS: [(&str, &[u8]); 3] =
+    [("mixed.txt", b"one\r\ntwo\n"), ("lone.txt", b"a\rb\n"), ("nul.bin", b"\0\r\n")];
+
+/// Proves R10: a conversion of line ends that changes bytes changes the size.
+#[test]
+fn text_attributes_reuse_files_that_are_stored_as_they_are() {
+    // `text=auto` leaves binary files and lone CRs alone; `text` removes the CR of every CRLF.
+    for (line, converted) in [
+        ("* text=auto\n", 2),
+        ("* text\n", 3),
+        ("*.txt text eol=lf\n*.bin binary\n", 2),
+        ("* crlf\n", 3),
+        ("[attr]mine text\n* mine\n", 3),
+        ("* text=auto eol=lf\n", 2),
+    ] {
+        let case = checkout_of(default_settings());
+        LINE_ENDS.iter().for_each(|(path, bytes)| case.write(path, bytes.repeat(REPEATS)));
+        case.write(".gitattributes", line);
+        commit_and_repack(&case, &[]);
+        let all = FILE_COUNT + LINE_ENDS.len() + 1;
+        assert_reused(&case, all - converted);
+    }
+}
+
+/// Proves R10: what the attributes were when git wrote the index does not matter.
+#[test]
+fn changed_text_attributes_never_change_captured_bytes() {
+    // Stored with its CRs, then declared as text: file and blob are still the same.
+    let case = committed_checkout();
+    case.write(".git/info/attributes", "* text=auto\n");
+    assert_reused(&case, FILE_COUNT);
+    // Stored without CRs, then declared as it is: only the size tells.
+    let case = checkout_of(default_settings());
+    case.write(".git/info/attributes", "* text=auto\n");
+    commit_and_repack(&case, &[]);
+    case.remove(".git/info/attributes");
+    assert_reused(&case, FILE_COUNT - 1);
+    // Checked out with CRs, then declared as text without: every text on disk is longer than its blob.
+    let case = committed_checkout();
+    case.write(".git/info/attributes", "* text eol=crlf\n");
+    FILES.iter().for_each(|(path, _)| case.remove(path));
+    case.git_in(&case.root(), &["checkout", "-q", "--", "."]);
+    wait_past_clock_granularity();
+    case.git_in(&case.root(), &["update-index", "-q", "--refresh"]);
+    case.write(".git/info/attributes", "* text\n");
+    assert!(case.read("a.txt").contains("\r\n"));
+    // The empty file has no line, and one has CRs in its blob already.
+    let captured = case.capture();
+    assert_raw_bytes(&case, &captured);
+    assert!(captured.reused <= 2, "{}", captured.reused);
+}
+
+/// Proves R10: a filter counts although the same file has a text attribute.
+#[test]
+fn text_attribute_does_not_hide_a_filter() {
+    for lines in ["c.txt text filter=rot\n", "c.txt filter=rot\n* text=auto\n"] {
+        let case = checkout_of(default_settings());
+        case.write(".git/info/attributes", lines);
+        commit_and_repack(&case, &ROT13_FILTER);
+        assert_reused(&case, FILE_COUNT - 1 - usize::from(lines.contains("auto")));
     }
 }
 
@@ -230,7 +294,7 @@ fn converting_user_config_makes_files_read() {
             ..UserGitSettings::default()
         }),
         Some(UserGitSettings { config: text("[core"), ..UserGitSettings::default() }),
-        Some(UserGitSettings { attributes: text("* text=auto\n"), ..UserGitSettings::default() }),
+        Some(UserGitSettings { attributes: text("* ident\n"), ..UserGitSettings::default() }),
     ] {
         let case = checkout_of(settings);
         commit_and_repack(&case, &[]);

@@ -1,4 +1,4 @@
-//! A worktree, a store beside it, and git as the judge.
+//! A worktree, a store next to it, and git as the judge.
 
 use std::collections::BTreeSet;
 use std::ffi::OsStr;
@@ -11,7 +11,7 @@ use tempfile::TempDir;
 use turnstone_core::time::EpochMillis;
 use turnstone_snapshot::{
     CaptureOutcome, CaptureRules, PinGroup, RelPath, RootPolicy, SnapshotStore, StorageBudget,
-    Worktree,
+    UncoveredReason, Worktree,
 };
 
 pub(crate) const NOW: EpochMillis = EpochMillis(1_794_728_448_904);
@@ -52,7 +52,7 @@ impl StoreFixture {
 
     /// Opens the store again, as another process would.
     pub(crate) fn reopen(&mut self) {
-        // Two keepers of one store cannot be, so the old one goes first.
+        // A store has one owner at a time, so the old one is closed first.
         let spare = tempfile::tempdir_in(self.dir.path()).unwrap();
         fs_err::create_dir(spare.path().join("work")).unwrap();
         self.store = open_store(spare.path(), &self.selection);
@@ -106,7 +106,7 @@ impl StoreFixture {
         self.store.capture_named(&PinGroup::new("test"), &paths_of(paths), false, NOW).unwrap()
     }
 
-    /// What git itself says of the worktree, with an index of its own.
+    /// What git itself reports of the worktree, with a separate index.
     pub(crate) fn git_write_tree(&self) -> String {
         let index = tempfile::tempdir().unwrap();
         let git = |args: &[&str]| {
@@ -179,4 +179,10 @@ pub(crate) fn path(text: &str) -> RelPath {
 
 pub(crate) fn paths_of(texts: &[&str]) -> BTreeSet<RelPath> {
     texts.iter().map(|text| path(text)).collect()
+}
+
+/// How many paths a capture skipped for `reason`.
+pub(crate) fn count_skipped(captured: &CaptureOutcome, reason: UncoveredReason) -> usize {
+    let skipped = &captured.capture.coverage.skipped;
+    skipped.iter().filter(|(_, found)| *found == reason).count()
 }

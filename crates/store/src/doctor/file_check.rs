@@ -1,12 +1,17 @@
 //! The database file from outside: its header and its companions.
 
 use std::io::Read;
+use std::path::Path;
 
 use super::{DiagnosisBuilder, display_path, remedy};
 use crate::data_layout::DataLayout;
+use crate::database_creation::{self, MAGIC};
 use crate::error::Result;
 
-const MAGIC: &[u8; 16] = b"SQLite format 3\0";
+/// True if the file is what an interrupted creation left: nothing was stored in it yet.
+pub(super) fn is_interrupted_creation(path: &Path) -> bool {
+    matches!(database_creation::find_interrupted_creation(path), Ok(Some(_)))
+}
 
 /// Reads the header; a file that is no database at all is said to be one thing, not twenty.
 pub(super) fn check_database_file(
@@ -21,10 +26,6 @@ pub(super) fn check_database_file(
     }
     let mut header = [0; 100];
     let mut file = fs_err::File::open(&path)?;
-    if found.len() == 0 {
-        report.note("file", "the database is empty".to_owned(), display_path(&path), remedy::OPEN);
-        return Ok(());
-    }
     if file.read_exact(&mut header).is_err() || header[..16] != MAGIC[..] {
         report.error(
             "does not begin like a database".to_owned(),

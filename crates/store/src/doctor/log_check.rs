@@ -12,7 +12,7 @@ use crate::checksum::{self, EventRow};
 use crate::error::Result;
 use crate::payload::parse_refs;
 use crate::read::load_part_text;
-use crate::row_num::PartNum;
+use crate::table_row_ids::PartNum;
 
 /// Every event is what was stored, and the values it refers to are there.
 pub(super) fn check_events(exam: &CheckContext<'_>, report: &mut DiagnosisBuilder) -> Result<()> {

@@ -55,7 +55,7 @@ pub struct Finding {
     pub remedy: &'static str,
 }
 
-/// What the doctor says of a store.
+/// The findings of `doctor` about a store.
 #[derive(Clone, Debug, Default)]
 pub struct Diagnosis {
     /// What was found, worst first.

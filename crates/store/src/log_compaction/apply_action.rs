@@ -7,7 +7,7 @@ use turnstone_core::time::{LogCursor, SessionSeq};
 use super::planner::LogCompactionAction;
 use crate::blob;
 use crate::error::Result;
-use crate::row_num::{PartNum, SessionNum};
+use crate::table_row_ids::{PartNum, SessionNum};
 use crate::tx::Tx;
 
 /// At most this many values of one event are let go in one transaction.

@@ -8,7 +8,7 @@ use turnstone_core::retention::{EventRetention, RetentionEvent, is_boundary};
 use turnstone_core::time::LogCursor;
 
 use crate::error::{Result, StoreError};
-use crate::row_num::{PartNum, SessionNum};
+use crate::table_row_ids::{PartNum, SessionNum};
 
 /// How many events are looked at before what was decided is written.
 pub(super) const PAGE: usize = 400;

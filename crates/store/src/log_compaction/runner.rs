@@ -10,8 +10,8 @@ use turnstone_core::time::{LogCursor, SessionSeq};
 
 use crate::error::Result;
 use crate::maintenance::MaintenanceBudget;
-use crate::row_num::SessionNum;
 use crate::store::Store;
+use crate::table_row_ids::SessionNum;
 
 /// Actions that touch more rows than this go into separate transactions.
 const ROWS: i64 = 420;

@@ -1,19 +1,21 @@
 //! Change sets and operations: opened before anything is touched, closed with what came of it.
 
 use rusqlite::OptionalExtension;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, Serializer};
 use serde_json::{Value, json};
-use turnstone_core::change::{ChangeRoot, Evidence, FileChange, GitPosition};
+use turnstone_core::call_context::Actor;
+use turnstone_core::change::{ChangeRoot, Evidence, FileChange, GitPosition, TraceReport};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, PartId, SessionId, TurnId};
 use turnstone_core::operation::{HeadTarget, OperationKind, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
 
+use super::open_step::patch_recovered_step;
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
-use crate::read::find_open_turn;
-use crate::row_num::SessionNum;
+use crate::read::{ReadTx, find_open_turn};
+use crate::table_row_ids::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
 /// A call that is about to touch files.
@@ -29,6 +31,7 @@ pub struct NewChangeSet {
     /// Where.
     pub root: ChangeRoot,
     /// How its changes will be known.
+    #[serde(serialize_with = "write_evidence")]
     pub evidence: Evidence,
     /// The window it is opened in.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -36,12 +39,34 @@ pub struct NewChangeSet {
     /// The paths it named.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub named: Vec<RelPath>,
+    /// The paths it named that no root holds; they are not captured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub outside: Vec<String>,
     /// The capture made before; none if there could be none, then the call is not covered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<String>,
     /// Where the user's repository stood.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub git: Option<GitPosition>,
+    /// When the capture before it began, in nanoseconds by the time of files.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub captured_from: Option<i64>,
+}
+
+/// Writes how changes are known. Earlier versions know no traced change sets; to them such a one is a window, which
+/// claims less.
+fn write_evidence<S: Serializer>(
+    evidence: &Evidence,
+    serializer: S,
+) -> std::result::Result<S::Ok, S::Error> {
+    stored_evidence(*evidence).serialize(serializer)
+}
+
+const fn stored_evidence(evidence: Evidence) -> Evidence {
+    match evidence {
+        Evidence::Traced => Evidence::Window,
+        Evidence::Named | Evidence::Window | Evidence::Recovered | Evidence::Imported => evidence,
+    }
 }
 
 /// A change set of a copied turn (R40): the same one, claimed where the original was made.
@@ -65,10 +90,12 @@ pub struct CloseChangeSet {
     pub after: Option<String>,
     /// What changed, sorted by path.
     pub changes: Vec<FileChange>,
-    /// How many paths changed of which nothing can be said.
+    /// How many changed paths are not covered.
     pub not_covered: u64,
     /// Where the user's repository stood.
     pub git: Option<GitPosition>,
+    /// What a trace of the call tells besides; nothing if none was asked for.
+    pub trace: Option<TraceReport>,
 }
 
 /// An operation about to happen.
@@ -154,13 +181,19 @@ impl ChangeSetMutations<'_> {
         self.append_closed(session, close, false)
     }
 
-    /// Closes what a dead process left open, even if another process holds the lease by now (R32).
+    /// Closes what a dead process left open, even if another process holds the lease by now (R32). What it changed is
+    /// added to the patch of its step.
     ///
     /// # Errors
     ///
     /// As [`ChangeSetMutations::close`].
     pub fn recover(&self, session: &SessionId, close: &CloseChangeSet) -> Result<WriteOutcome> {
-        self.append_closed(session, close, true)
+        let written = self.append_closed(session, close, true)?;
+        let read = ReadTx { conn: self.tx.conn, blobs: self.tx.blobs };
+        if let Some(row) = read.change_sets().find(session, &close.id)? {
+            patch_recovered_step(self.tx, &row)?;
+        }
+        Ok(written)
     }
 
     fn append_closed(
@@ -175,11 +208,17 @@ impl ChangeSetMutations<'_> {
         };
         // One text, so that a long list is a value of its own like any long text.
         let changes = serde_json::to_string(&close.changes)?;
-        let payload = json!({
-            "id": close.id, "evidence": close.evidence, "after": close.after,
+        let mut payload = json!({
+            "id": close.id, "evidence": stored_evidence(close.evidence), "after": close.after,
             "count": close.changes.len(), "not_covered": close.not_covered, "git": close.git,
             "changes": changes,
         });
+        if close.evidence == Evidence::Traced {
+            payload["traced"] = Value::Bool(true);
+        }
+        if let Some(trace) = &close.trace {
+            payload["trace"] = Value::String(serde_json::to_string(trace)?);
+        }
         let prepared = PreparedPayload::new(&payload)?;
         if let Some(closed) = closed {
             if self.tx.is_payload_unchanged(closed, &prepared)? {
@@ -220,6 +259,30 @@ impl OperationMutations<'_> {
     /// [`StoreError::Busy`] while a turn of the session is open (R45), or another operation.
     pub fn plan(&self, session: &SessionId, new: &NewOperation) -> Result<WriteOutcome> {
         let num = self.tx.session_num(session)?;
+        self.plan_operation(session, new, find_open_turn(self.tx.conn, num)?.is_some())
+    }
+
+    /// Writes down an operation that may run next to a turn of the session: it moves neither the head nor
+    /// anything else that the turn relies on. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] while another operation of the session is open.
+    pub fn plan_during_turn(
+        &self,
+        session: &SessionId,
+        new: &NewOperation,
+    ) -> Result<WriteOutcome> {
+        self.plan_operation(session, new, false)
+    }
+
+    fn plan_operation(
+        &self,
+        session: &SessionId,
+        new: &NewOperation,
+        is_busy: bool,
+    ) -> Result<WriteOutcome> {
+        let num = self.tx.session_num(session)?;
         let payload = json!({ "id": new.id, "kind": new.kind, "plan": new.plan });
         let prepared = PreparedPayload::new(&payload)?;
         if let Some((_, planned, _)) = self.find(num, &new.id)? {
@@ -228,7 +291,7 @@ impl OperationMutations<'_> {
             }
             return Err(StoreError::Conflict { kind: "operation", id: new.id.to_string() });
         }
-        if find_open_turn(self.tx.conn, num)?.is_some() || self.is_in_operation(num)? {
+        if is_busy || self.is_in_operation(num)? {
             return Err(StoreError::Busy(session.clone()));
         }
         self.tx.append(
@@ -273,7 +336,10 @@ impl OperationMutations<'_> {
         let draft = EventDraft::new(Some(num), EventKind::OperationDone, Some(entity));
         self.tx.append(&draft.payload(prepared))?;
         if done.head != HeadTarget::Stay {
-            self.tx.sessions().rewrite(num, self.kind(entity)? != OperationKind::Branch)?;
+            // An import repeats what its source did: that is no change of the session at this moment.
+            let is_import = self.tx.ctx.actor.as_str() == Actor::IMPORT;
+            let touches = self.kind(entity)? != OperationKind::Branch && !is_import;
+            self.tx.sessions().rewrite(num, touches)?;
         }
         Ok(WriteOutcome::Updated)
     }

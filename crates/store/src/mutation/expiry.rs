@@ -9,7 +9,7 @@ use turnstone_core::time::EpochMillis;
 use crate::error::Result;
 use crate::payload::PreparedPayload;
 use crate::read::{ExpiredTurn, expired_guards, expired_turns, load_payload};
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 use crate::tx::{EventDraft, Tx};
 
 /// Turns whose undo is given up.
@@ -36,11 +36,11 @@ pub struct GuardExpiry {
 
 /// Records which undo data expired.
 #[derive(Clone, Copy)]
-pub struct ExpiryMutations<'a> {
+pub struct UndoExpiryMutations<'a> {
     pub(crate) tx: &'a Tx<'a>,
 }
 
-impl ExpiryMutations<'_> {
+impl UndoExpiryMutations<'_> {
     /// Records that turns of a session can no longer be undone; returns those of which that
     /// is new. Never the newest turn, nor one that runs, nor while an operation might need them.
     ///

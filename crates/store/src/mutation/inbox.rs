@@ -11,7 +11,7 @@ use turnstone_core::time::SessionSeq;
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
 use crate::read::find_message;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 use crate::tx::{AppendPermission, EventDraft, Tx, WriteOutcome};
 
 /// When a prompt in the inbox is taken up.

@@ -13,7 +13,7 @@ use crate::payload::PreparedPayload;
 use crate::read::{
     PartLocation, find_message, find_open_turn, find_part, load_part, load_part_text,
 };
-use crate::row_num::{MessageNum, PartNum, SessionNum, TurnNum};
+use crate::table_row_ids::{MessageNum, PartNum, SessionNum, TurnNum};
 use crate::tx::{AppendPermission, EventDraft, Tx, WriteOutcome};
 
 /// A message as the log stores it.
@@ -228,10 +228,37 @@ impl MessageMutations<'_> {
         self.tx.append_batch(owner, &drafts.collect::<Result<Vec<_>>>()?)
     }
 
+    /// Stores a part of an import: as [`MessageMutations::put_part`], but a call that an earlier import ended,
+    /// because its source still ran it, becomes what the source says now.
+    ///
+    /// # Errors
+    ///
+    /// As [`MessageMutations::put_part`].
+    pub fn put_imported_part(&self, part: &Part) -> Result<WriteOutcome> {
+        let is_ended_by_import = match find_part(self.tx.conn, &part.id)? {
+            Some(found) => {
+                let owner = (&part.session, &part.message);
+                let stored = load_part(self.tx.conn, self.tx.blobs, owner, found)?;
+                matches!(&stored.body, PartBody::Tool(call) if tool_state::is_interrupted(&call.state))
+            }
+            None => false,
+        };
+        self.write_part(part, AppendPermission::ByKind, !is_ended_by_import)
+    }
+
     pub(crate) fn put_part_with_permission(
         &self,
         part: &Part,
         right: AppendPermission,
+    ) -> Result<WriteOutcome> {
+        self.write_part(part, right, true)
+    }
+
+    fn write_part(
+        &self,
+        part: &Part,
+        right: AppendPermission,
+        checks_transition: bool,
     ) -> Result<WriteOutcome> {
         let (message, session) = self.num_and_session(&part.session, &part.message)?;
         let found = find_part(self.tx.conn, &part.id)?;
@@ -242,7 +269,9 @@ impl MessageMutations<'_> {
                 let id = part.id.to_string();
                 return Err(StoreError::WrongOwner { kind: "part", id, owner });
             }
-            self.check_tool_transition(found, part)?;
+            if checks_transition {
+                self.check_tool_transition(found, part)?;
+            }
         }
         let (prepared, text_len) = self.prepare_part(part, message, found)?;
         if let Some(found) = found {

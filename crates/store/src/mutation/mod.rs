@@ -2,8 +2,10 @@
 
 mod change_set;
 mod expiry;
+mod imported_turn;
 mod inbox;
 mod message;
+mod open_step;
 mod project;
 mod replication;
 mod request;
@@ -16,14 +18,15 @@ pub use change_set::{
     ChangeSetMutations, CloseChangeSet, CopyChangeSet, FinishedOperation, NewChangeSet,
     NewOperation, OperationMutations,
 };
-pub use expiry::{ExpiryMutations, GuardExpiry, TurnExpiry};
+pub use expiry::{GuardExpiry, TurnExpiry, UndoExpiryMutations};
+pub use imported_turn::ImportedTurnEnd;
 pub use inbox::{PromptDelivery, PromptMutations, PromptReceipt};
 pub use message::{MessageMutations, NewPart};
 pub use project::ProjectMutations;
 pub use replication::{ReplicationOutcome, SyncMutations};
 pub use request::RequestMutations;
 pub use session::SessionMutations;
-pub(crate) use share::find_share;
-pub use share::{ShareMutations, ShareRecord};
+pub use share::{ShareMutations, ShareRecord, UnrevokedShare};
+pub(crate) use share::{find_share, keep_unrevoked_share};
 pub use turn::{EndTurn, NewTurn, TurnEndOutcome, TurnMutations};
 pub(crate) use turn::{TurnEnder, failure_or_default};

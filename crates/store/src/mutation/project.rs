@@ -92,7 +92,7 @@ impl ProjectMutations<'_> {
         self.append_grant(project, rule, &serde_json::to_value(rule)?)
     }
 
-    /// The same, in answer to a request of a session: the log says of which.
+    /// The same, in answer to a request of a session, which the log records.
     ///
     /// # Errors
     ///

@@ -6,10 +6,10 @@ use turnstone_core::model::{PermissionReply, RequestBody, RequestId, RequestStat
 
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
-/// Where a request is and what events tell of it.
+/// The session of a request and what its events record.
 struct RequestLocation {
     num: i64,
     session: SessionNum,

@@ -5,11 +5,12 @@ use serde_json::{Number, json};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Session, SessionFileDiff, Todo};
+use turnstone_core::operation::SessionHead;
 
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
-use crate::read::load_session;
-use crate::row_num::SessionNum;
+use crate::read::{ReadTx, load_session};
+use crate::table_row_ids::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
 /// Writes sessions.
@@ -115,6 +116,14 @@ impl SessionMutations<'_> {
     /// that hides what is behind the head touches the session itself, once it is there.
     pub(super) fn rewrite(&self, num: SessionNum, touched: bool) -> Result<()> {
         let mut session = load_session(self.tx.conn, self.tx.blobs, num)?;
+        // What an import brought describes the position that the source had reached.
+        let read = ReadTx { conn: self.tx.conn, blobs: self.tx.blobs };
+        let head = read.sessions().head(&session.id)?;
+        session.revert = session.revert.filter(|revert| {
+            let position =
+                SessionHead { message: revert.message.clone(), part: revert.part.clone() };
+            head.as_ref() == Some(&position)
+        });
         if touched {
             session.time.updated = Number::from(self.tx.now().0);
         }

@@ -8,7 +8,8 @@ use turnstone_core::id::SessionId;
 
 use crate::error::Result;
 use crate::payload::PreparedPayload;
-use crate::row_num::SessionNum;
+use crate::read::parse_stored;
+use crate::table_row_ids::SessionNum;
 use crate::tx::{EventDraft, Tx, WriteOutcome};
 
 /// How a session is shared.
@@ -89,6 +90,27 @@ impl ShareMutations<'_> {
             )?
             .execute((session, num))?)
     }
+}
+
+/// The share of a deleted session: its hub still shows it, because only a later version can end it there.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct UnrevokedShare {
+    /// The deleted session.
+    pub session: SessionId,
+    /// How it is shared.
+    #[serde(flatten)]
+    pub share: ShareRecord,
+}
+
+/// Keeps how a session is shared before the session is deleted: without the secret no one could end the share.
+pub(crate) fn keep_unrevoked_share(tx: &Tx<'_>, num: SessionNum, id: &str) -> Result<()> {
+    let Some(share) = find_share(tx.conn, num)? else { return Ok(()) };
+    let kept = UnrevokedShare { session: parse_stored(id.to_owned())?, share };
+    tx.conn
+        .prepare_cached("INSERT OR REPLACE INTO note (key, value) VALUES ('share:' || ?1, ?2)")?
+        .execute((id, serde_json::to_string(&kept)?))?;
+    tx.conn.prepare_cached("DELETE FROM share_secret WHERE session = ?1")?.execute([num])?;
+    Ok(())
 }
 
 /// The share of a session with its secret.

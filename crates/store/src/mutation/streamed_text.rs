@@ -12,7 +12,7 @@ use crate::checksum::{self, ChecksummedEvent};
 use crate::error::{Result, StoreError};
 use crate::mutation::message::MessageMutations;
 use crate::read::{PartLocation, load_part};
-use crate::row_num::{MessageNum, PartNum, SessionNum};
+use crate::table_row_ids::{MessageNum, PartNum, SessionNum};
 use crate::tx::{EventDraft, EventPosition};
 
 /// Deltas fill a row in place up to this size: it stays within one page, so it costs one page.

@@ -12,12 +12,14 @@ use turnstone_core::time::SessionSeq;
 use turnstone_core::tool_state;
 use turnstone_core::turn::{TurnEvent, TurnOutcome, TurnState};
 
+use super::open_step::finish_open_step;
 use crate::error::{Result, StoreError};
 use crate::payload::PreparedPayload;
 use crate::read::{
-    PartLocation, find_open_turn, is_abort_requested, load_message, load_part, parse_stored,
+    PartLocation, find_open_turn, is_abort_requested, load_message, load_part, load_session,
+    parse_stored,
 };
-use crate::row_num::{SessionNum, TurnNum};
+use crate::table_row_ids::{SessionNum, TurnNum};
 use crate::tx::{AppendPermission, EventDraft, Tx};
 
 /// A turn about to begin: its prompt, agent and model are in the message (R28).
@@ -60,12 +62,14 @@ pub(crate) enum TurnEnder {
     Owner,
     /// Recovery, after the owner died.
     Recovery,
+    /// A fork, for the copy of a turn that ended in the original.
+    Fork,
 }
 
 impl TurnEnder {
     const fn append_permission(self) -> AppendPermission {
         match self {
-            Self::Owner => AppendPermission::ByKind,
+            Self::Owner | Self::Fork => AppendPermission::ByKind,
             Self::Recovery => AppendPermission::Unrestricted,
         }
     }
@@ -138,7 +142,7 @@ impl TurnMutations<'_> {
     }
 
     /// `(num, session, state)` of a turn.
-    fn find(&self, id: &TurnId) -> Result<Option<(TurnNum, SessionNum, TurnState)>> {
+    pub(super) fn find(&self, id: &TurnId) -> Result<Option<(TurnNum, SessionNum, TurnState)>> {
         let row: Option<(TurnNum, SessionNum, String)> = self
             .tx
             .conn
@@ -158,7 +162,7 @@ impl TurnMutations<'_> {
         Ok(self.find(id)?.map(|found| found.2))
     }
 
-    fn require(
+    pub(super) fn require(
         &self,
         session: &SessionId,
         turn: &TurnId,
@@ -254,6 +258,16 @@ impl TurnMutations<'_> {
         self.end_by(end, TurnEnder::Owner)
     }
 
+    /// Ends a copied turn as the original ended. A step that the copy does not hold whole gets neither usage nor patch:
+    /// they belong to the original (W8).
+    ///
+    /// # Errors
+    ///
+    /// As [`TurnMutations::end`].
+    pub fn end_copy(&self, end: &EndTurn) -> Result<TurnEndOutcome> {
+        self.end_by(end, TurnEnder::Fork)
+    }
+
     pub(crate) fn end_by(&self, end: &EndTurn, hand: TurnEnder) -> Result<TurnEndOutcome> {
         let (num, session, before) = self.require(&end.session, &end.turn)?;
         let event = TurnEvent::Ended { outcome: end.outcome };
@@ -263,6 +277,7 @@ impl TurnMutations<'_> {
         }
         self.close_parts(session, end, hand)?;
         self.close_messages(num, end, hand)?;
+        self.clear_compacting(session, hand)?;
         self.tx.requests().withdraw_all(session)?;
         let payload =
             json!({ "id": end.turn, "outcome": end.outcome, "error": end.error.as_ref() });
@@ -270,6 +285,18 @@ impl TurnMutations<'_> {
         draft.permission = hand.append_permission();
         let at = self.tx.append(&draft.payload(PreparedPayload::new(&payload)?))?;
         Ok(TurnEndOutcome::Now(at.seq.unwrap_or_default()))
+    }
+
+    /// A compaction is over with the turn that wrote it.
+    fn clear_compacting(&self, num: SessionNum, hand: TurnEnder) -> Result<()> {
+        let mut session = load_session(self.tx.conn, self.tx.blobs, num)?;
+        if session.time.compacting.take().is_none() {
+            return Ok(());
+        }
+        let mut draft = EventDraft::new(Some(num), EventKind::SessionUpdated, Some(num.0));
+        draft.permission = hand.append_permission();
+        self.tx.append(&draft.payload(PreparedPayload::new(&session)?))?;
+        Ok(())
     }
 
     fn close_parts(&self, session: SessionNum, end: &EndTurn, hand: TurnEnder) -> Result<()> {
@@ -324,8 +351,12 @@ impl TurnMutations<'_> {
         )?;
         let images: Vec<i64> =
             statement.query_map([turn], |row| row.get(0))?.collect::<rusqlite::Result<_>>()?;
+        let last = images.last().copied();
         for image in images {
             let mut message = load_message(self.tx.conn, self.tx.blobs, &end.session, image)?;
+            if last == Some(image) && hand != TurnEnder::Fork {
+                finish_open_step(self.tx, &message, end, hand.append_permission())?;
+            }
             let MessageBody::Assistant(assistant) = &mut message.body else { continue };
             if assistant.time.completed.is_some() {
                 continue;

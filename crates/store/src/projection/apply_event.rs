@@ -5,7 +5,7 @@ use turnstone_core::event::{EntityClass, EventKind};
 
 use super::{change_set, message, session, turn};
 use crate::error::Result;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 /// An event as projections see it.
 pub(crate) struct ProjectionEvent<'a> {

@@ -9,7 +9,7 @@ use turnstone_core::operation::{HeadTarget, UndoExtent, UndoneChangeSet};
 use super::ProjectionEvent;
 use super::session::{read_fields, require_session};
 use crate::error::Result;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 #[derive(Deserialize)]
 struct ChangeOpenedFields {

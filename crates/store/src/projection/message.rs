@@ -11,7 +11,7 @@ use turnstone_core::model::{SessionUsage, TokenCounts};
 use super::ProjectionEvent;
 use super::session::{read_fields, require_session};
 use crate::error::{Result, StoreError};
-use crate::row_num::{MessageNum, PartNum, SessionNum, TurnNum};
+use crate::table_row_ids::{MessageNum, PartNum, SessionNum, TurnNum};
 
 #[derive(Deserialize)]
 struct MessageFields {

@@ -8,7 +8,7 @@ use turnstone_core::model::ProjectAlias;
 
 use super::ProjectionEvent;
 use crate::error::{Result, StoreError};
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 /// Reads what a projection needs of a payload; the rest is skipped unparsed.
 pub(super) fn read_fields<'a, T: Deserialize<'a>>(event: &ProjectionEvent<'a>) -> Result<T> {

@@ -8,17 +8,21 @@ use turnstone_core::turn::{TurnEvent, TurnOutcome, TurnState};
 use super::ProjectionEvent;
 use super::session::{read_fields, require_session};
 use crate::error::{Result, StoreError};
-use crate::row_num::TurnNum;
+use crate::table_row_ids::TurnNum;
 
 #[derive(Deserialize)]
 struct TurnAcceptedFields {
     id: String,
     message: String,
+    /// When it began, if another program ran it.
+    imported: Option<i64>,
 }
 
 #[derive(Deserialize)]
 struct TurnEndedFields {
     outcome: TurnOutcome,
+    /// When it ended, if another program ran it.
+    imported: Option<i64>,
 }
 
 /// Turn states move by the one table of `core`, here as well as live.
@@ -27,17 +31,23 @@ pub(super) fn apply_turn_event(conn: &Connection, event: &ProjectionEvent<'_>) -
     let step = match event.kind {
         EventKind::TurnAccepted => {
             let head: TurnAcceptedFields = read_fields(event)?;
+            // A turn of an import is never open: no process of ours could end it.
+            let state = match head.imported {
+                Some(_) => TurnState::Interrupted,
+                None => TurnState::Accepted,
+            };
             conn.prepare_cached(
-                "INSERT INTO turn (num, id, session, message, state, image)
-                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)",
+                "INSERT INTO turn (num, id, session, message, state, image, started, ended)
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?7)",
             )?
             .execute((
                 event.entity,
                 head.id,
                 require_session(event)?,
                 head.message,
-                TurnState::Accepted.as_str(),
+                state.as_str(),
                 event.cursor,
+                head.imported,
             ))?;
             return Ok(());
         }
@@ -46,7 +56,13 @@ pub(super) fn apply_turn_event(conn: &Connection, event: &ProjectionEvent<'_>) -
         EventKind::TurnStarted => TurnEvent::Started,
         EventKind::TurnAsked => TurnEvent::Asked,
         EventKind::TurnAnswered => TurnEvent::Answered,
-        _ => TurnEvent::Ended { outcome: read_fields::<TurnEndedFields>(event)?.outcome },
+        _ => {
+            let fields: TurnEndedFields = read_fields(event)?;
+            if let Some(ended) = fields.imported {
+                return apply_imported_end(conn, event, fields.outcome, ended);
+            }
+            TurnEvent::Ended { outcome: fields.outcome }
+        }
     };
     let state = load_turn_state(conn, TurnNum(event.entity))?;
     let after = state.apply(&step)?;
@@ -58,6 +74,18 @@ pub(super) fn apply_turn_event(conn: &Connection, event: &ProjectionEvent<'_>) -
          WHERE num = ?1",
     )?
     .execute((event.entity, after.as_str(), started, ended, event.cursor))?;
+    Ok(())
+}
+
+/// How a turn of an import ended: what the source says now, whatever it said before.
+fn apply_imported_end(
+    conn: &Connection,
+    event: &ProjectionEvent<'_>,
+    outcome: TurnOutcome,
+    ended: i64,
+) -> Result<()> {
+    conn.prepare_cached("UPDATE turn SET state = ?2, ended = ?3, image = ?4 WHERE num = ?1")?
+        .execute((event.entity, outcome.state().as_str(), ended, event.cursor))?;
     Ok(())
 }
 

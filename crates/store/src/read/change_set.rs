@@ -3,8 +3,8 @@
 use rusqlite::{OptionalExtension, Params};
 use serde::Deserialize;
 use serde_json::Value;
-use turnstone_core::change::{ChangeSet, Evidence, FileChange, GitMove, GitPosition};
-use turnstone_core::id::{ChangeId, OperationId, SessionId, TurnId};
+use turnstone_core::change::{ChangeSet, Evidence, FileChange, GitMove, GitPosition, TraceReport};
+use turnstone_core::id::{ChangeId, OperationId, ProjectId, SessionId, TurnId};
 use turnstone_core::operation::{HeadTarget, OperationKind, UndoExtent, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::{EpochMillis, LogCursor};
@@ -21,12 +21,16 @@ pub struct ChangeSetRow {
     pub set: ChangeSet,
     /// The paths it named before it wrote.
     pub named: Vec<RelPath>,
+    /// The paths it named that no root holds.
+    pub outside: Vec<String>,
     /// The capture before it, if one could be made.
     pub before: Option<String>,
     /// The capture after it, once it is closed, if one could be made.
     pub after: Option<String>,
-    /// How many paths changed of which nothing can be said.
+    /// How many changed paths are not covered.
     pub not_covered: u64,
+    /// When the capture before it began, in nanoseconds by the time of files.
+    pub captured_from: Option<i64>,
     /// Where in the log it was opened.
     pub opened: LogCursor,
     /// Where in the log it was closed; none while it is open.
@@ -86,6 +90,28 @@ struct ChangeClosedPayload {
     not_covered: u64,
     git: Option<GitPosition>,
     changes: String,
+    /// True if what is stored as a window was traced.
+    #[serde(default)]
+    traced: bool,
+    /// What the trace told besides; none in rows of earlier versions.
+    #[serde(default)]
+    trace: Option<String>,
+}
+
+impl ChangeClosedPayload {
+    const fn evidence(&self) -> Evidence {
+        if self.traced { Evidence::Traced } else { self.evidence }
+    }
+
+    fn trace(&self) -> Result<Option<TraceReport>> {
+        Ok(self.trace.as_deref().map(serde_json::from_str).transpose()?)
+    }
+}
+
+/// What changed, in the payload of the event that closed a change set.
+pub(crate) fn decode_changes(payload: Value) -> Result<Vec<FileChange>> {
+    let end: ChangeClosedPayload = serde_json::from_value(payload)?;
+    Ok(serde_json::from_str(&end.changes)?)
 }
 
 /// Reads change sets.
@@ -150,15 +176,18 @@ impl ChangeSetQueries<'_> {
         Ok(found.into_iter().next())
     }
 
-    /// The change sets that are open, on one root or on all.
+    /// The change sets that are open, on one root or on all; those of deleted sessions are not closed any more and
+    /// go with their rows.
     ///
     /// # Errors
     ///
     /// Only what the database refuses.
     pub fn list_open(&self, root: Option<&str>) -> Result<Vec<ChangeSetRow>> {
         self.load_all(
-            "SELECT session, opened, closed FROM change
-             WHERE closed IS NULL AND (?1 IS NULL OR root = ?1) ORDER BY num",
+            "SELECT change.session, opened, closed FROM change
+             JOIN session ON session.num = change.session
+             WHERE closed IS NULL AND (?1 IS NULL OR root = ?1) AND session.hidden = 0
+             ORDER BY change.num",
             [root],
         )
     }
@@ -217,17 +246,20 @@ impl ChangeSetQueries<'_> {
             turn: open.turn,
             part: open.part,
             root: open.root,
-            evidence: end.as_ref().map_or(open.evidence, |end| end.evidence),
+            evidence: end.as_ref().map_or(open.evidence, ChangeClosedPayload::evidence),
             outer: open.outer,
             changes,
             git,
+            trace: end.as_ref().map(ChangeClosedPayload::trace).transpose()?.flatten(),
         };
         Ok(ChangeSetRow {
             set,
             named: open.named,
+            outside: open.outside,
             before: open.before,
             not_covered: end.as_ref().map_or(0, |end| end.not_covered),
             after: end.and_then(|end| end.after),
+            captured_from: open.captured_from,
             opened: LogCursor(opened),
             closed: closed.map(LogCursor),
             copied,
@@ -276,6 +308,35 @@ impl OperationQueries<'_> {
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
             found.push(parse_id(row.get(0)?)?);
+        }
+        Ok(found)
+    }
+
+    /// The sessions of a project that may have something to redo, with their directories and the place in
+    /// the log of their newest undo or jump: sessions with such an operation, or with a head that was set
+    /// otherwise. Newest first; sessions that another one started, and archived ones, are omitted.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn sessions_with_undo(
+        &self,
+        project: &ProjectId,
+    ) -> Result<Vec<(SessionId, String, LogCursor)>> {
+        let mut statement = self.read.conn.prepare_cached(
+            "SELECT session.id, session.directory, coalesce(max(operation.planned), 0) AS newest
+             FROM session LEFT JOIN operation
+               ON operation.session = session.num AND operation.kind IN ('undo', 'jump')
+             WHERE session.project = (SELECT num FROM project WHERE id = ?1) AND session.hidden = 0
+               AND session.parent IS NULL AND session.archived IS NULL
+             GROUP BY session.num
+             HAVING newest > 0 OR EXISTS (SELECT 1 FROM head WHERE head.session = session.num)
+             ORDER BY newest DESC",
+        )?;
+        let mut rows = statement.query([project.as_str()])?;
+        let mut found = Vec::new();
+        while let Some(row) = rows.next()? {
+            found.push((parse_id(row.get(0)?)?, row.get(1)?, LogCursor(row.get(2)?)));
         }
         Ok(found)
     }

@@ -42,6 +42,10 @@ fn streamed_text_len(json: &str) -> usize {
 /// What a turn's event says.
 pub(super) fn decode_turn_event(kind: EventKind, mut value: Value) -> Result<FeedBody> {
     let turn: TurnId = parse_id(take_id(&mut value)?)?;
+    // Another program ran it, and it was over before it came here: no client waits for it.
+    if value.get("imported").is_some_and(|at| !at.is_null()) {
+        return Ok(FeedBody::Other);
+    }
     #[expect(clippy::wildcard_enum_match_arm, reason = "the class of the event leaves these six")]
     let event = match kind {
         EventKind::TurnAccepted => {

@@ -12,7 +12,7 @@ use super::load::load_payload;
 use super::reader::{ReadTx, parse_id};
 use crate::blob::BlobDir;
 use crate::error::Result;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 /// A turn that can no longer be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -106,11 +106,11 @@ pub struct GuardPin {
 
 /// Reads which undo data expired and what still pins it.
 #[derive(Clone, Copy)]
-pub struct ExpiryQueries<'a> {
+pub struct UndoExpiryQueries<'a> {
     pub(crate) read: ReadTx<'a>,
 }
 
-impl ExpiryQueries<'_> {
+impl UndoExpiryQueries<'_> {
     /// The operations of all sessions whose guards have not expired, oldest first.
     ///
     /// # Errors
@@ -118,6 +118,21 @@ impl ExpiryQueries<'_> {
     /// Only what the database refuses.
     pub fn guard_pins(&self) -> Result<Vec<GuardPin>> {
         let expired = expired_guards(self.read.conn, self.read.blobs, None)?;
+        let mut found = self.list_guard_pins(false)?;
+        found.retain(|pin| !expired.contains_key(&pin.operation));
+        Ok(found)
+    }
+
+    /// The same for operations of sessions that are deleted and not purged yet; expired guards are among them.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn guard_pins_of_deleted(&self) -> Result<Vec<GuardPin>> {
+        self.list_guard_pins(true)
+    }
+
+    fn list_guard_pins(&self, deleted: bool) -> Result<Vec<GuardPin>> {
         let mut statement = self.read.conn.prepare_cached(
             "SELECT session.id, operation.id, planned, time,
                done IS NOT NULL
@@ -126,20 +141,16 @@ impl ExpiryQueries<'_> {
                                       AND other.kind IN ('undo', 'redo', 'jump'))
              FROM operation JOIN session ON session.num = operation.session
              JOIN event ON event.cursor = planned
-             WHERE hidden = 0 AND operation.kind IN ('undo', 'redo', 'jump')
+             WHERE hidden = ?1 AND operation.kind IN ('undo', 'redo', 'jump')
              ORDER BY operation.num",
         )?;
-        let mut rows = statement.query([])?;
+        let mut rows = statement.query([deleted])?;
         let mut found = Vec::new();
         while let Some(row) = rows.next()? {
-            let operation: OperationId = parse_id(row.get(1)?)?;
-            if expired.contains_key(&operation) {
-                continue;
-            }
             let mut payload = load_payload(self.read.conn, self.read.blobs, row.get(2)?)?;
             found.push(GuardPin {
                 session: parse_id(row.get(0)?)?,
-                operation,
+                operation: parse_id(row.get(1)?)?,
                 time: EpochMillis(row.get(3)?),
                 can_expire: row.get(4)?,
                 plan: payload.get_mut("plan").map(Value::take).unwrap_or_default(),
@@ -172,7 +183,7 @@ impl ExpiryQueries<'_> {
     }
 
     /// Which of these names no part of a session that is there is called, and no event of one speaks
-    /// of: files outside of the ledger that no request can reach any more.
+    /// of: files outside of the database that no request can reach any more.
     ///
     /// # Errors
     ///

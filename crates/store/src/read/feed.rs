@@ -20,11 +20,11 @@ use turnstone_core::turn::TurnEvent;
 use super::event_decoding::{decode_session_event, decode_turn_event, row_bytes};
 use super::historical_usage::UsageCache;
 use super::load::{load_session, message_from_payload, part_from_payload, take_id};
+use super::log::kind_and_payload;
 use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
 use crate::mutation::PromptDelivery;
-use crate::payload;
-use crate::row_num::{MessageNum, PartNum, SessionNum};
+use crate::table_row_ids::{MessageNum, PartNum, SessionNum};
 
 /// A page ends when it holds this many bytes.
 pub(super) const PAGE_BYTES: usize = 1 << 20;
@@ -251,21 +251,7 @@ impl FeedQueries<'_> {
     }
 
     pub(super) fn row(&self, row: &Row<'_>) -> Result<FeedRow> {
-        let code: i64 = row.get(6)?;
-        let kind = EventKind::from_code(code)
-            .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
-        let json: Option<String> = row.get(9)?;
-        let refs: Option<String> = row.get(10)?;
-        let payload = json
-            .map(|json| {
-                payload::restore_long_strings(
-                    self.read.conn,
-                    self.read.blobs,
-                    &json,
-                    refs.as_deref(),
-                )
-            })
-            .transpose()?;
+        let (kind, payload) = kind_and_payload(&self.read, row, 6, 9)?;
         let (directory, project): (Option<String>, Option<String>) = (row.get(13)?, row.get(14)?);
         let place = match (directory, project) {
             (Some(directory), Some(project)) => Some((directory, parse_id(project)?)),

@@ -14,7 +14,7 @@ use turnstone_core::time::SessionSeq;
 use super::list::usage_from_row;
 use super::reader::ReadTx;
 use crate::error::{Result, StoreError};
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 use rusqlite::OptionalExtension;
 
 /// Sums that are known: by session, at a place of its stream.

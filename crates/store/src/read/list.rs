@@ -11,7 +11,7 @@ use super::load::{
 use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
 use crate::read::session::SessionQueries;
-use crate::row_num::{MessageNum, SessionNum};
+use crate::table_row_ids::{MessageNum, SessionNum};
 
 /// Which sessions to list; every field narrows the list.
 #[derive(Clone, Debug, Default)]

@@ -7,7 +7,7 @@ use super::list::{MessageWithParts, SELECT_MESSAGES, SessionRow, row_payload};
 use super::load::message_from_payload;
 use super::reader::ReadTx;
 use crate::error::Result;
-use crate::row_num::{MessageNum, SessionNum};
+use crate::table_row_ids::{MessageNum, SessionNum};
 
 /// Towards which end of a list rows are read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +40,12 @@ pub struct CreationFilter {
     pub path: Option<String>,
     /// With these characters in the title.
     pub search: Option<String>,
+    /// Created by this actor.
+    pub actor: Option<String>,
 }
 
-/// The statement that reads a window of sessions by creation time. The inner query compares only columns of
-/// `session`; images are loaded for the rows it returns.
+/// The statement that reads a window of sessions by creation time. The inner query follows the index
+/// `session_created` from the anchor on; images are loaded for the rows it returns.
 macro_rules! select_by_creation {
     ($beyond:literal, $order:literal) => {
         concat!(
@@ -53,14 +55,17 @@ SELECT session.num, session.updated, session.image, event.payload, event.refs, s
        EXISTS (SELECT 1 FROM head WHERE head.session = session.num)
 FROM (SELECT num AS page_num, created AS page_created, id AS page_id FROM session
       WHERE hidden = 0
-        AND (:created IS NULL OR ",
+        AND ",
             $beyond,
-            ")
+            "
         AND (:project IS NULL OR project = (SELECT num FROM project WHERE id = :project))
         AND (:directory IS NULL OR directory = :directory)
         AND (:path IS NULL OR path = :path
              OR substr(CAST(path AS BLOB), 1, octet_length(:below)) = CAST(:below AS BLOB))
         AND (:search IS NULL OR instr(lower(title), lower(:search)) > 0)
+        AND (:actor IS NULL OR session.actor IN
+             (SELECT num FROM actor
+              WHERE name = :actor OR substr(name, 1, length(:actor) + 1) = :actor || char(10)))
       ORDER BY ",
             $order,
             " LIMIT :limit) AS page
@@ -74,12 +79,12 @@ ORDER BY ",
 
 /// Newest first; sessions of one moment by id.
 const OLDER_SESSIONS: &str = select_by_creation!(
-    "created < :created OR (created = :created AND id > :id)",
+    "created <= :created AND (created < :created OR id > :id)",
     "page_created DESC, page_id ASC"
 );
 
 const NEWER_SESSIONS: &str = select_by_creation!(
-    "created > :created OR (created = :created AND id < :id)",
+    "created >= :created AND (created > :created OR id < :id)",
     "page_created ASC, page_id DESC"
 );
 
@@ -110,11 +115,16 @@ impl PageQueries<'_> {
         filter: &CreationFilter,
         window: ListWindow<'_>,
     ) -> Result<Vec<(SessionRow, bool)>> {
+        // Without an anchor every moment lies beyond it.
+        let end = match window.direction {
+            ScanDirection::Older => f64::INFINITY,
+            ScanDirection::Newer => f64::NEG_INFINITY,
+        };
         let created = match window.anchor {
-            None => None,
+            None => end,
             Some(id) => match self.session_creation(id)? {
                 None => return Ok(Vec::new()),
-                found => found,
+                Some(created) => created,
             },
         };
         let mut statement = self.read.conn.prepare_cached(match window.direction {
@@ -129,6 +139,7 @@ impl PageQueries<'_> {
             ":path": filter.path,
             ":below": filter.path.as_deref().map(|p| format!("{p}/")),
             ":search": filter.search,
+            ":actor": filter.actor,
             ":limit": sql_limit(window.limit),
         })?;
         let mut items = Vec::new();
@@ -195,5 +206,33 @@ impl PageQueries<'_> {
             .conn
             .prepare_cached("SELECT num FROM message WHERE id = ?1 AND session = ?2")?;
         Ok(statement.query_row((id, session), |row| row.get(0)).optional()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use rusqlite::Connection;
+
+    use super::*;
+    use crate::schema::MIGRATIONS;
+
+    #[test]
+    #[expect(clippy::disallowed_methods, reason = "a database in memory, for the plans only")]
+    fn pages_of_sessions_follow_the_index_of_creation() {
+        let conn = Connection::open_in_memory().expect("opens");
+        for step in MIGRATIONS {
+            conn.execute_batch(step.sql).expect("made");
+        }
+        for sql in [OLDER_SESSIONS, NEWER_SESSIONS] {
+            let mut statement =
+                conn.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).expect("prepared");
+            // Nothing is bound: the plan does not depend on it.
+            let (mut rows, mut steps) = (statement.raw_query(), Vec::<String>::new());
+            while let Some(row) = rows.next().expect("explained") {
+                steps.push(row.get(3).expect("a step"));
+            }
+            let first = steps.iter().find(|step| step.contains(" session ")).expect("a step");
+            assert!(first.contains("INDEX session_created (created"), "{steps:?}");
+        }
     }
 }

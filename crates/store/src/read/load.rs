@@ -9,7 +9,7 @@ use turnstone_core::model::{Message, Part, PartBody, Project, Session};
 use crate::blob::BlobDir;
 use crate::error::{Result, StoreError};
 use crate::payload;
-use crate::row_num::{MessageNum, PartNum, SessionNum, TurnNum};
+use crate::table_row_ids::{MessageNum, PartNum, SessionNum, TurnNum};
 
 /// The payload of an event, long strings put back.
 pub(crate) fn load_payload(conn: &Connection, blobs: &BlobDir, cursor: i64) -> Result<Value> {

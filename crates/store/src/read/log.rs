@@ -15,8 +15,8 @@ use super::reader::{ReadTx, parse_id};
 use crate::actor_name;
 use crate::error::{Result, StoreError};
 use crate::payload;
-use crate::row_num::{PartNum, SessionNum};
 use crate::store::Store;
+use crate::table_row_ids::{PartNum, SessionNum};
 
 /// One event of the log.
 #[derive(Clone, Debug, PartialEq)]
@@ -137,21 +137,7 @@ impl LogQueries<'_> {
     }
 
     fn event_from_row(&self, row: &Row<'_>) -> Result<LogEvent> {
-        let code: i64 = row.get(4)?;
-        let kind = EventKind::from_code(code)
-            .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
-        let json: Option<String> = row.get(10)?;
-        let refs: Option<String> = row.get(11)?;
-        let payload = json
-            .map(|json| {
-                payload::restore_long_strings(
-                    self.read.conn,
-                    self.read.blobs,
-                    &json,
-                    refs.as_deref(),
-                )
-            })
-            .transpose()?;
+        let (kind, payload) = kind_and_payload(&self.read, row, 4, 10)?;
         let entity: i64 = row.get(5)?;
         let (from, to): (Option<i64>, Option<i64>) = (row.get(12)?, row.get(13)?);
         let delta = match (from, to) {
@@ -272,4 +258,22 @@ impl<'s> LogTail<'s> {
             }
         }
     }
+}
+
+/// The kind of the event in a row, and its payload with the long values in it; `payload` is the column of
+/// the payload, which that of the references follows.
+pub(super) fn kind_and_payload(
+    read: &ReadTx<'_>,
+    row: &Row<'_>,
+    kind: usize,
+    payload: usize,
+) -> Result<(EventKind, Option<Value>)> {
+    let code: i64 = row.get(kind)?;
+    let kind = EventKind::from_code(code)
+        .ok_or_else(|| StoreError::Internal(format!("event kind {code}")))?;
+    let json: Option<String> = row.get(payload)?;
+    let refs: Option<String> = row.get(payload + 1)?;
+    let restore =
+        |json: String| payload::restore_long_strings(read.conn, read.blobs, &json, refs.as_deref());
+    Ok((kind, json.map(restore).transpose()?))
 }

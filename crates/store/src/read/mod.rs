@@ -27,10 +27,11 @@ mod sync_stream;
 mod turn;
 mod wire_json;
 
+pub(crate) use change_set::decode_changes;
 pub use change_set::{
     ChangeSetQueries, ChangeSetRow, OperationEnd, OperationQueries, OperationRow,
 };
-pub use expiry::{ExpiredTurn, ExpiryQueries, GuardPin, UnfinishedExpiry};
+pub use expiry::{ExpiredTurn, GuardPin, UndoExpiryQueries, UnfinishedExpiry};
 pub(crate) use expiry::{expired_guards, expired_turns};
 pub use feed::{
     FeedBody, FeedCache, FeedEvent, FeedPage, FeedQueries, FeedSession, HistoricalSession,
@@ -56,5 +57,5 @@ pub use session_at_boundary::{HistoryQueries, SessionAtBoundary, StreamBoundary}
 pub use session_delta::{HeadDelta, SessionDelta};
 pub use share::ShareQueries;
 pub use sync_stream::{SyncBody, SyncEvent, SyncQueries};
-pub use turn::{TurnQueries, TurnRow};
+pub use turn::{ProjectTurnRow, TurnQueries, TurnRow};
 pub use wire_json::{ListedSession, MessagePageJson, PartRenderer, WireJsonQueries};

@@ -8,7 +8,7 @@ use crate::consumer::ConsumerQueries;
 use crate::error::{Result, StoreError};
 use crate::read::change_set::ChangeSetQueries;
 use crate::read::change_set::OperationQueries;
-use crate::read::expiry::ExpiryQueries;
+use crate::read::expiry::UndoExpiryQueries;
 use crate::read::feed::FeedQueries;
 use crate::read::list::MessageQueries;
 use crate::read::list_page::PageQueries;
@@ -22,7 +22,7 @@ use crate::read::share::ShareQueries;
 use crate::read::sync_stream::SyncQueries;
 use crate::read::turn::TurnQueries;
 use crate::read::wire_json::WireJsonQueries;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 /// One consistent view: everything read through it is of the same moment.
 #[derive(Clone, Copy)]
@@ -98,8 +98,8 @@ impl<'a> ReadTx<'a> {
     /// Reads which undo data expired and what still pins it.
     #[inline]
     #[must_use]
-    pub const fn expiry(&self) -> ExpiryQueries<'a> {
-        ExpiryQueries { read: *self }
+    pub const fn undo_expiry(&self) -> UndoExpiryQueries<'a> {
+        UndoExpiryQueries { read: *self }
     }
 
     /// Reads the log resolved: each event as the entity it is about.

@@ -27,7 +27,7 @@ impl FeedQueries<'_> {
     /// # Errors
     ///
     /// Only what the database refuses.
-    pub fn recent(
+    pub fn latest_states_since(
         &self,
         upto: LogCursor,
         since: EpochMillis,

@@ -80,6 +80,36 @@ impl RequestQueries<'_> {
         Ok(Some(request))
     }
 
+    /// The newest permission requests of a session that an actor made, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn newest_permissions_by(
+        &self,
+        session: &SessionId,
+        actor: &str,
+        limit: usize,
+    ) -> Result<Vec<UserRequest>> {
+        let num = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(
+            "SELECT request.id, actor.name FROM request JOIN event ON event.cursor = request.asked
+             JOIN actor ON actor.num = event.actor
+             WHERE request.session = ?1 AND request.kind = 'permission' ORDER BY request.num DESC LIMIT ?2",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let rows = statement
+            .query_map((num, limit), |row| Ok((row.get(0)?, row.get(1)?)))?
+            .collect::<rusqlite::Result<Vec<(String, String)>>>()?;
+        let mut found = Vec::new();
+        for (id, name) in rows {
+            if actor_name::split_actor_client(name).0 == actor {
+                found.extend(self.find(&id)?);
+            }
+        }
+        Ok(found)
+    }
+
     /// Who asked a request, if there is one of that id.
     ///
     /// # Errors

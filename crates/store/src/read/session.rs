@@ -1,9 +1,10 @@
 //! Queries on sessions.
 
 use crate::read::reader::{ReadTx, parse_id};
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 use rusqlite::OptionalExtension;
 use std::collections::HashSet;
+use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{Session, SessionFileDiff, SessionStatus, SessionUsage, Todo};
 use turnstone_core::operation::SessionHead;
@@ -82,6 +83,26 @@ impl SessionQueries<'_> {
             .find_session_num(id)?
             .map(|num| load_session(self.read.conn, self.read.blobs, num))
             .transpose()
+    }
+
+    /// The session that a deleted session was a fork of, if it was one and its deletion noted that.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn find_origin_of_deleted(&self, id: &SessionId) -> Result<Option<SessionId>> {
+        let tombstone: Option<i64> = self
+            .read
+            .conn
+            .prepare_cached(
+                "SELECT event.cursor FROM stream JOIN event ON event.session = stream.session
+                 WHERE stream.id = ?1 AND stream.deleted = 1 AND event.kind = ?2",
+            )?
+            .query_row((id.as_str(), EventKind::SessionDeleted.code()), |row| row.get(0))
+            .optional()?;
+        let Some(tombstone) = tombstone else { return Ok(None) };
+        let payload = load_payload(self.read.conn, self.read.blobs, tombstone)?;
+        payload["originID"].as_str().map(|id| parse_id(id.to_owned())).transpose()
     }
 
     /// A session.

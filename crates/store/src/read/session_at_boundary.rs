@@ -16,7 +16,7 @@ use super::list::MessageWithParts;
 use super::load::{load_message, load_payload, part_from_payload};
 use super::reader::ReadTx;
 use crate::error::{Result, StoreError};
-use crate::row_num::{PartNum, SessionNum};
+use crate::table_row_ids::{PartNum, SessionNum};
 
 /// A place a session can be reverted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -10,7 +10,7 @@ use super::feed::{FeedBody, FeedEvent};
 use crate::error::Result;
 use crate::payload;
 use crate::read::session_at_boundary::HistoryQueries;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 /// What is different since the event of the session before.
 #[derive(Clone, Debug, Default, PartialEq)]

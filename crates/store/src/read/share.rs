@@ -5,7 +5,7 @@ use turnstone_core::id::SessionId;
 use turnstone_core::time::LogCursor;
 
 use crate::error::Result;
-use crate::mutation::{ShareRecord, find_share};
+use crate::mutation::{ShareRecord, UnrevokedShare, find_share};
 
 /// Reads how sessions are shared and what waits to be sent.
 #[derive(Clone, Copy)]
@@ -21,6 +21,20 @@ impl ShareQueries<'_> {
     /// `StoreError::NoSession`.
     pub fn find(&self, id: &SessionId) -> Result<Option<ShareRecord>> {
         find_share(self.read.conn, self.read.session_num(id)?)
+    }
+
+    /// The shares of deleted sessions, which their hubs still show.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn list_unrevoked(&self) -> Result<Vec<UnrevokedShare>> {
+        let mut statement = self.read.conn.prepare_cached(
+            "SELECT value FROM note WHERE key >= 'share:' AND key < 'share;' ORDER BY key",
+        )?;
+        let rows = statement.query_map([], |row| row.get::<_, String>(0))?;
+        let values: Vec<String> = rows.collect::<rusqlite::Result<_>>()?;
+        values.iter().map(|value| Ok(serde_json::from_str(value)?)).collect()
     }
 
     /// The outbox rows of a session after `num`: `(num, cursor)`, oldest first.

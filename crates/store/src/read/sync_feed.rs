@@ -9,7 +9,7 @@ use super::reader::parse_id;
 use super::sync_stream::{SyncBody, SyncEvent};
 use crate::error::Result;
 use crate::read::feed::FeedQueries;
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 impl FeedQueries<'_> {
     /// The events of a session numbered after `after` (-1 for all), at most `limit`, resolved.

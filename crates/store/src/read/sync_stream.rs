@@ -10,7 +10,7 @@ use turnstone_core::time::{EpochMillis, LogCursor};
 use super::load::{load_message, load_payload, part_from_payload, take_id};
 use super::reader::{ReadTx, parse_id};
 use crate::error::{Result, StoreError};
-use crate::row_num::{MessageNum, PartNum, SessionNum};
+use crate::table_row_ids::{MessageNum, PartNum, SessionNum};
 
 /// One event of the numbered stream.
 #[derive(Clone, Debug, PartialEq)]

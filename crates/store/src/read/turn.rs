@@ -1,11 +1,13 @@
 //! Queries on turns and on the lease of a session.
 
-use crate::read::reader::{ReadTx, parse_id};
-use crate::row_num::SessionNum;
+use rusqlite::Row;
 use turnstone_core::call_context::OwnerId;
-use turnstone_core::id::{MessageId, SessionId, TurnId};
+use turnstone_core::id::{MessageId, ProjectId, SessionId, TurnId};
 use turnstone_core::time::LogCursor;
 use turnstone_core::turn::TurnState;
+
+use crate::read::reader::{ReadTx, parse_id};
+use crate::table_row_ids::SessionNum;
 
 use super::load::{find_open_turn, is_abort_requested};
 use crate::error::{Result, StoreError};
@@ -25,8 +27,50 @@ pub struct TurnRow {
     pub ended: Option<i64>,
     /// True if its message was hidden by a branch, or removed.
     pub hidden: bool,
+    /// True if an import brought it: another program ran it.
+    pub imported: bool,
     /// Where in the log it was accepted and where it last moved: its end, once it has ended.
     pub span: (LogCursor, LogCursor),
+}
+
+/// A turn in a list of the turns of a project.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProjectTurnRow {
+    /// Its session.
+    pub session: SessionId,
+    /// The directory of that session.
+    pub directory: String,
+    /// The turn.
+    pub turn: TurnRow,
+    /// True if its prompt is older than its session, and it began with it: in a fork it is a copy.
+    pub predates_session: bool,
+}
+
+/// The columns of a turn, as `turn_from_row` reads them.
+macro_rules! turn_columns {
+    () => {
+        "turn.id, turn.message, turn.state, turn.started, turn.ended, turn.num, turn.image,
+         NOT EXISTS (SELECT 1 FROM message WHERE message.id = turn.message),
+         EXISTS (SELECT 1 FROM event JOIN actor ON actor.num = event.actor
+                 WHERE event.cursor = turn.num
+                   AND (actor.name = 'import' OR actor.name LIKE 'import' || char(10) || '%'))"
+    };
+}
+
+/// The turn in the columns `turn_columns`.
+fn turn_from_row(row: &Row<'_>) -> Result<TurnRow> {
+    let state: String = row.get(2)?;
+    Ok(TurnRow {
+        id: parse_id(row.get(0)?)?,
+        message: parse_id(row.get(1)?)?,
+        state: TurnState::parse(&state)
+            .ok_or_else(|| StoreError::Internal(format!("turn state {state:?}")))?,
+        started: row.get(3)?,
+        ended: row.get(4)?,
+        hidden: row.get(7)?,
+        imported: row.get(8)?,
+        span: (LogCursor(row.get(5)?), LogCursor(row.get(6)?)),
+    })
 }
 
 /// Reads turns and the lease of a session.
@@ -43,24 +87,51 @@ impl TurnQueries<'_> {
     /// [`StoreError::NoSession`].
     pub fn list(&self, session: &SessionId) -> Result<Vec<TurnRow>> {
         let num = self.read.session_num(session)?;
-        let mut statement = self.read.conn.prepare_cached(
-            "SELECT id, message, state, started, ended, num, image,
-                    NOT EXISTS (SELECT 1 FROM message WHERE message.id = turn.message)
-             FROM turn WHERE session = ?1 ORDER BY num",
-        )?;
+        let mut statement = self.read.conn.prepare_cached(concat!(
+            "SELECT ",
+            turn_columns!(),
+            " FROM turn WHERE session = ?1 ORDER BY num"
+        ))?;
         let mut rows = statement.query([num])?;
         let mut turns = Vec::new();
         while let Some(row) = rows.next()? {
-            let state: String = row.get(2)?;
-            turns.push(TurnRow {
-                id: parse_id(row.get(0)?)?,
-                message: parse_id(row.get(1)?)?,
-                state: TurnState::parse(&state)
-                    .ok_or_else(|| StoreError::Internal(format!("turn state {state:?}")))?,
-                started: row.get(3)?,
-                ended: row.get(4)?,
-                hidden: row.get(7)?,
-                span: (LogCursor(row.get(5)?), LogCursor(row.get(6)?)),
+            turns.push(turn_from_row(row)?);
+        }
+        Ok(turns)
+    }
+
+    /// The turns of the sessions of a project that were accepted before a place in the log, newest first.
+    /// Sessions that another one started, and archived ones, are omitted.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn list_in_project(
+        &self,
+        project: &ProjectId,
+        before: LogCursor,
+        limit: usize,
+    ) -> Result<Vec<ProjectTurnRow>> {
+        let mut statement = self.read.conn.prepare_cached(concat!(
+            "SELECT ",
+            turn_columns!(),
+            ", session.id, session.directory,
+             COALESCE(turn.started >= session.created AND session.created >
+                (SELECT created FROM message WHERE message.id = turn.message), 0)
+             FROM turn JOIN session ON session.num = turn.session
+             WHERE session.project = (SELECT num FROM project WHERE id = ?1) AND session.hidden = 0
+               AND session.parent IS NULL AND session.archived IS NULL AND turn.num < ?2
+             ORDER BY turn.num DESC LIMIT ?3"
+        ))?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let mut rows = statement.query((project.as_str(), before.0, limit))?;
+        let mut turns = Vec::new();
+        while let Some(row) = rows.next()? {
+            turns.push(ProjectTurnRow {
+                turn: turn_from_row(row)?,
+                session: parse_id(row.get(9)?)?,
+                directory: row.get(10)?,
+                predates_session: row.get(11)?,
             });
         }
         Ok(turns)

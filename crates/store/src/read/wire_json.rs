@@ -20,7 +20,7 @@ use super::list::{
 use super::load::{message_from_payload, part_from_payload};
 use super::reader::{ReadTx, parse_id};
 use crate::error::Result;
-use crate::row_num::{MessageNum, SessionNum};
+use crate::table_row_ids::{MessageNum, SessionNum};
 
 /// A page of messages as a JSON list of `{info, parts}`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,20 +45,18 @@ pub struct PartRenderer<'a> {
 pub enum ListedSession {
     /// In the shape clients are shown, in JSON.
     Json(String),
-    /// One of which something has to be found out, or left out.
-    Row(Box<SessionRow>),
+    /// One whose JSON has to be built from the model.
+    Row {
+        /// The session.
+        row: Box<SessionRow>,
+        /// True if it is reverted: then `revert` has to be found out.
+        is_reverted: bool,
+    },
 }
 
-/// What a stored session must not hold to be shown as it is: what is only ours, and what is derived.
+/// What a stored session must not hold to be shown from its text: what is derived, and what hides it while it is made.
 /// Inside of a text the quotes are escaped, so that these are names of fields.
-const NON_VERBATIM_FIELDS: [&str; 6] = [
-    "\"usage_base\"",
-    "\"origin\"",
-    "\"revert\"",
-    "\"cost\"",
-    "\"importedPermission\"",
-    "\"turnstone.",
-];
+const DERIVED_FIELDS: [&str; 2] = ["\"revert\"", "\"turnstone."];
 
 /// What every stored message and part has.
 #[derive(Deserialize)]
@@ -93,15 +91,17 @@ impl WireJsonQueries<'_> {
     ) -> Result<Vec<ListedSession>> {
         let (sessions, _) = self.read.sessions().list_with(filter, None, limit, |row| {
             let is_back: bool = row.get(11)?;
-            let is_plain =
-                |json: &&str| !NON_VERBATIM_FIELDS.iter().any(|word| json.contains(word));
+            let is_plain = |json: &&str| !DERIVED_FIELDS.iter().any(|word| json.contains(word));
             match inline_json(row, 3)?.filter(is_plain).filter(|_| !is_back) {
                 Some(json) => {
                     let mut shown = String::with_capacity(json.len() + 128);
                     wire::write_session(&mut shown, json, usage_from_row::<5>(row)?)?;
                     Ok(ListedSession::Json(shown))
                 }
-                None => Ok(ListedSession::Row(Box::new(self.read.sessions().session_row(row)?))),
+                None => {
+                    let row = Box::new(self.read.sessions().session_row(row)?);
+                    Ok(ListedSession::Row { row, is_reverted: is_back })
+                }
             }
         })?;
         Ok(sessions)

@@ -35,7 +35,7 @@ pub fn salvage(layout: &DataLayout, target: &Path, now: EpochMillis) -> Result<S
     let source = damaged_copy::copy_damaged_files(layout, &new, &mut done)?;
     let file = new.database();
     drop(crate::data_layout::open_private_file(&file)?);
-    let out = connection::open(&file, ConnectionPurpose::Write)?;
+    let out = connection::open(&file, ConnectionPurpose::Create)?;
     migration::upgrade(&out, &new, now, MIGRATIONS)?;
     let source = source.open(&out, &file)?;
     let mut work = SalvageRun {
@@ -67,7 +67,7 @@ fn lock_source(layout: &DataLayout, now: EpochMillis) -> Result<Option<std::fs::
     };
     let file = file.into_parts().0;
     file.lock()?;
-    let by = lease_owner::other_live_owners(layout, &OwnerId::new(String::new()), now)?;
+    let by = lease_owner::describe_other_owners(layout, &OwnerId::new(String::new()), now)?;
     if by.is_empty() {
         return Ok(Some(file));
     }

@@ -13,7 +13,7 @@ use crate::error::{Result, StoreError};
 /// More missing numbers than this at the end of a stream are a damaged figure, not missing events.
 const PLAUSIBLE_END: i64 = 100_000;
 
-/// What the damaged file says of a stream.
+/// What the damaged file holds of a stream.
 #[derive(Clone, Debug)]
 struct ListedStream {
     id: String,

@@ -8,7 +8,7 @@ use super::range_reader::{self, RowVerdict, SalvageTable};
 use crate::blob::BlobHash;
 use crate::checksum;
 use crate::error::Result;
-use crate::row_num::PartNum;
+use crate::table_row_ids::PartNum;
 
 const CHUNKS: SalvageTable = SalvageTable {
     name: "chunk",

@@ -16,8 +16,8 @@ use super::searchable_text::{self, SearchKind};
 use super::tokenizer::camel_words;
 use crate::blob::{BlobDir, BlobHash};
 use crate::error::{Result, StoreError};
-use crate::read::{load_part_text, load_payload};
-use crate::row_num::{DocumentNum, MessageNum, PartNum, SessionNum};
+use crate::read::{decode_changes, load_part_text, load_payload};
+use crate::table_row_ids::{ChangeNum, DocumentNum, MessageNum, PartNum, SessionNum};
 
 /// Events looked at in one go.
 pub(super) const WINDOW_EVENTS: i64 = 4000;
@@ -106,7 +106,7 @@ pub(super) enum IndexAction {
     Drop(DocumentNum),
 }
 
-/// A document of the index: one part, or the title of one session.
+/// A document of the index: one part, the paths of one change set, or the title of one session.
 pub(super) struct SearchDocument {
     pub(super) num: DocumentNum,
     pub(super) session: SessionNum,
@@ -216,6 +216,9 @@ impl IndexPlanner<'_> {
             } else if matches!(kind, EventKind::SessionCreated | EventKind::SessionUpdated) {
                 self.plan_title(cursor, SessionNum(entity))?;
                 true
+            } else if kind == EventKind::ChangeClosed {
+                self.plan_change_set(cursor, ChangeNum(entity))?;
+                true
             } else if kind == EventKind::MessageRemoved {
                 self.plan_drop_all(cursor, row.get(3)?, Some(MessageNum(entity)))?
             } else {
@@ -305,7 +308,7 @@ impl IndexPlanner<'_> {
         match row {
             Some((row, known)) if row.sealed && known.0 == Some(row.image) => Ok(()),
             Some((row, known)) if row.sealed => {
-                let text = skip_unreadable(part, self.load_body(part, &row))?
+                let text = skip_unreadable(part.0, self.load_body(part, &row))?
                     .as_ref()
                     .and_then(searchable_text::searchable_text);
                 self.plan_put(
@@ -318,6 +321,30 @@ impl IndexPlanner<'_> {
             Some((_, (Some(_), _))) | None => self.plan_drop(cursor, num),
             Some(_) => Ok(()),
         }
+    }
+
+    /// The paths that a call changed; they change no more once it is over.
+    fn plan_change_set(&mut self, cursor: i64, change: ChangeNum) -> Result<()> {
+        let num = DocumentNum(change.0);
+        if !self.seen.insert(num) {
+            return Ok(());
+        }
+        let row: Option<(SessionNum, i64, IndexedImage)> = self
+            .conn
+            .prepare_cached(
+                "SELECT change.session, change.closed, doc.image, doc.digest FROM change
+                 JOIN session ON session.num = change.session AND session.hidden = 0
+                 LEFT JOIN search_doc AS doc ON doc.num = change.num
+                 WHERE change.num = ?1 AND change.closed IS NOT NULL",
+            )?
+            .query_row([change], |row| Ok((row.get(0)?, row.get(1)?, (row.get(2)?, row.get(3)?))))
+            .optional()?;
+        let Some((session, closed, known)) = row else { return self.plan_drop(cursor, num) };
+        let paths = load_changed_paths(self.conn, self.blobs, LogCursor(closed));
+        let paths = skip_unreadable(change.0, paths)?.unwrap_or_default();
+        let text = (!paths.is_empty()).then_some((SearchKind::Path, paths));
+        // No message: the change set stays where it is when its message is hidden and shown again.
+        self.plan_put(LogCursor(cursor), (num, session, None, closed), text, known)
     }
 
     fn load_body(&self, part: PartNum, row: &SearchPartRow) -> Result<PartBody> {
@@ -392,12 +419,24 @@ pub(super) fn load_part_body(
     Ok(PartBody::parse_lenient(data)?)
 }
 
+/// The paths of the files that a call changed, as they are searched: one per line.
+pub(super) fn load_changed_paths(
+    conn: &Connection,
+    blobs: &BlobDir,
+    LogCursor(closed): LogCursor,
+) -> Result<String> {
+    let changes = decode_changes(load_payload(conn, blobs, closed)?)?;
+    let files = changes.iter().filter(|change| !change.is_directory_only());
+    let paths: Vec<String> = files.map(|change| change.path.to_string()).collect();
+    Ok(searchable_text::searchable_title(&paths.join("\n")))
+}
+
 /// A part that cannot be read is not searched; it must not stop the rest from being so.
-pub(super) fn skip_unreadable(part: PartNum, body: Result<PartBody>) -> Result<Option<PartBody>> {
+pub(super) fn skip_unreadable<T>(num: i64, body: Result<T>) -> Result<Option<T>> {
     match body {
         Ok(body) => Ok(Some(body)),
         Err(error @ (StoreError::Corrupt { .. } | StoreError::Internal(_) | StoreError::Io(_))) => {
-            tracing::warn!(part = part.0, %error, "a part that cannot be read is not searched");
+            tracing::warn!(num, %error, "a part that cannot be read is not searched");
             Ok(None)
         }
         Err(error) => Err(error),

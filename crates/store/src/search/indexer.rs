@@ -10,8 +10,8 @@ use super::index_plan::{
 use super::query_parser::scope_terms;
 use super::segment_merge::{self, MergeStepSize, SegmentMergeOutcome};
 use crate::error::{Result, StoreError};
-use crate::row_num::DocumentNum;
 use crate::store::Store;
+use crate::table_row_ids::DocumentNum;
 use crate::tx::Tx;
 
 /// Rows a batch may touch when it is alone in its transaction.
@@ -42,11 +42,11 @@ pub struct SearchIndexSize {
 
 /// Searches sessions, and keeps the index of the search up to date.
 #[derive(Clone, Copy)]
-pub struct SearchIndex<'a> {
+pub struct SessionSearch<'a> {
     pub(crate) store: &'a Store,
 }
 
-impl SearchIndex<'_> {
+impl SessionSearch<'_> {
     /// Brings the index forward by at most `batches` small transactions, for use in the background.
     ///
     /// # Errors
@@ -56,6 +56,25 @@ impl SearchIndex<'_> {
         let upto = self.store.read(ctx, |r| r.log().last_cursor())?;
         let progress = self.index_up_to(ctx, upto, batches)?;
         Ok(IndexLag { behind: events_behind(progress.reached, upto) })
+    }
+
+    /// Stores how far the index is, also past events that hold nothing to index: maintenance keeps what a consumer has
+    /// not read.
+    pub(crate) fn record_position(&self, ctx: &Context) -> Result<()> {
+        let upto = self.store.read(ctx, |r| r.log().last_cursor())?;
+        let progress = self.index_up_to(ctx, upto, 0)?;
+        if progress.reached <= progress.stored {
+            return Ok(());
+        }
+        let record = move |tx: &Tx<'_>| {
+            let now = load_position(tx.conn)?;
+            // Otherwise another process has moved it.
+            if now.resync || now.cursor != progress.stored {
+                return Ok(());
+            }
+            save_position(tx, progress.reached, false)
+        };
+        self.store.write(ctx, record).wait()
     }
 
     /// Empties the index and rebuilds it from the start of the log.

@@ -6,6 +6,7 @@
 //! first drains what was logged before it began. Nothing a user types reaches FTS5 as syntax (R44).
 
 mod case_folding;
+mod deleted_words;
 mod hit;
 mod index_plan;
 mod indexer;
@@ -19,7 +20,7 @@ mod tests;
 mod tokenizer;
 
 pub use hit::SearchHit;
-pub use indexer::{IndexLag, SearchIndex, SearchIndexSize};
+pub use indexer::{IndexLag, SearchIndexSize, SessionSearch};
 pub use run_query::{SearchFilter, SearchPage, SearchQuery};
 pub use searchable_text::SearchKind;
 pub use snippet::Snippet;

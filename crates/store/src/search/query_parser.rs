@@ -5,7 +5,7 @@
 
 use super::tokenizer::{fold_word, words};
 use crate::error::{Result, StoreError};
-use crate::row_num::SessionNum;
+use crate::table_row_ids::SessionNum;
 
 /// The longest query, in bytes.
 const MAX_QUERY: usize = 4096;

@@ -13,7 +13,7 @@ use super::searchable_text::SearchKind;
 use crate::blob::BlobHash;
 use crate::error::{Result, StoreError};
 use crate::read::ReadTx;
-use crate::search::indexer::SearchIndex;
+use crate::search::indexer::SessionSearch;
 
 /// So many matches are ranked, the newest of all: words that are everywhere stay quick.
 const MAX_RANKED: usize = 5000;
@@ -87,7 +87,7 @@ pub(super) struct RankedMatch {
     num: i64,
 }
 
-impl SearchIndex<'_> {
+impl SessionSearch<'_> {
     /// Searches everything that was committed before the call.
     ///
     /// What is not indexed yet is indexed first. A store that cannot be written is searched as far
@@ -170,10 +170,19 @@ SELECT search.rowid, bm25(search, 1.0, 0.5, 0.0), coalesce(message.created, sess
 FROM search
 CROSS JOIN search_doc AS doc ON doc.num = search.rowid
 CROSS JOIN session ON session.num = doc.session
-LEFT JOIN message ON message.num = doc.message
+LEFT JOIN change ON change.num = doc.num
+LEFT JOIN turn ON turn.id = change.turn AND turn.session = change.session
+LEFT JOIN message ON message.num =
+  coalesce(doc.message, (SELECT num FROM message AS prompt WHERE prompt.id = turn.message))
 LEFT JOIN part ON part.num = doc.num
 WHERE search MATCH :match AND session.hidden = 0
   AND (doc.message IS NULL OR part.num IS NOT NULL)
+  -- The patch of a step names the same files.
+  AND (change.num IS NULL OR message.num IS NOT NULL AND NOT EXISTS
+         (SELECT 1 FROM message AS answer JOIN part AS patch
+            ON patch.session = answer.session AND patch.message = answer.num
+          WHERE answer.session = change.session AND answer.turn = turn.num
+            AND answer.num > message.num AND patch.type = 'patch'))
   AND (:project IS NULL OR session.project = :project)
   AND (:archived = 1 OR session.archived IS NULL)
   AND (:roots = 0 OR session.parent IS NULL)

@@ -1,7 +1,9 @@
 //! What of a part is searched: text, reasoning, tool input and output, paths.
 
 use serde_json::Value;
+use turnstone_core::lone_surrogates::to_display;
 use turnstone_core::model::{FilePart, PartBody, ToolPart, ToolState};
+use turnstone_core::terminal_text::strip_terminal_codes;
 
 /// What kind of text a hit is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -100,19 +102,20 @@ pub(super) fn searchable_title(title: &str) -> String {
 }
 
 fn tool_text(tool: &ToolPart) -> Option<String> {
-    let (input, output) = match &tool.state {
-        ToolState::Completed { input, output, .. } => (input, output),
-        ToolState::Error { input, error, .. } => (input, error),
+    let error = match &tool.state {
+        ToolState::Completed { .. } => "",
+        ToolState::Error { error, .. } => error,
         ToolState::Pending { .. } | ToolState::Running { .. } => return None,
     };
     let mut strings = String::new();
-    collect_strings(input, &mut strings);
-    let mut text = head_and_tail(&strings, TOOL_END_BYTES);
-    if !text.is_empty() && !output.is_empty() {
-        text.push('\n');
-    }
-    text.push_str(&head_and_tail(output, TOOL_END_BYTES));
-    Some(text)
+    collect_strings(tool.input(), &mut strings);
+    let output = head_and_tail(tool.output().unwrap_or_default(), TOOL_END_BYTES);
+    // A colour is no part of the word that it begins.
+    let output = strip_terminal_codes(&output);
+    let error = head_and_tail(error, TOOL_END_BYTES);
+    let texts = [&head_and_tail(&strings, TOOL_END_BYTES), &error, output.as_ref()];
+    let texts: Vec<&str> = texts.into_iter().filter(|text| !text.is_empty()).collect();
+    Some(texts.join("\n"))
 }
 
 /// The string values inside `value`, one per line.
@@ -142,6 +145,7 @@ fn file_text(file: &FilePart) -> String {
 
 /// The text, or its head and tail of `end` bytes each if it is longer than both.
 fn head_and_tail(text: &str, end: usize) -> String {
+    let text = &*to_display(text);
     if text.len() <= 2 * end {
         return text.to_owned();
     }
@@ -176,6 +180,9 @@ mod tests {
                    "time": {"start": 1, "end": 2}}),
         );
         assert_eq!(failed, Some((SearchKind::Tool, "b\nd\ne".to_owned())));
+        let killed = tool(json!({"status": "error", "input": {"a": "b"}, "error": "e",
+                   "metadata": {"output": "\u{1b}[31mred\u{1b}[m"}, "time": {"start": 1, "end": 2}}));
+        assert_eq!(killed, Some((SearchKind::Tool, "b\ne\nred".to_owned())));
     }
 
     #[test]

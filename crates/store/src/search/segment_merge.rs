@@ -49,7 +49,7 @@ struct SegmentLevel {
     segments: Vec<IndexSegment>,
 }
 
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct IndexSegment {
     id: u64,
     first: u64,
@@ -82,16 +82,62 @@ pub(super) fn merge_step(tx: &Tx<'_>, step_size: MergeStepSize) -> Result<Segmen
         return Ok(SegmentMergeOutcome::Stuck);
     };
     let pages = if step_size == MergeStepSize::SingleTerm { 1 } else { usual };
+    run_merge(tx, pages as i64)
+}
+
+/// Merges a little of the segments that hold deleted documents, so that in the end none does.
+pub(super) fn erase_deleted_step(
+    tx: &Tx<'_>,
+    step_size: MergeStepSize,
+) -> Result<SegmentMergeOutcome> {
+    if super::indexer::is_group_shared(tx) {
+        return Ok(SegmentMergeOutcome::Nothing);
+    }
+    let Some(structure) = read_structure(tx.conn)? else {
+        return Ok(SegmentMergeOutcome::Nothing);
+    };
+    // A merge that has begun is continued; otherwise all segments become the input of one, as the
+    // negative number asks, because FTS5 merges whole levels.
+    let merging = structure.levels.iter().find(|level| level.merging > 0);
+    let all = SegmentLevel {
+        merging: 0,
+        segments: structure.levels.iter().flat_map(|level| level.segments.clone()).collect(),
+    };
+    let Some(usual) = merging.unwrap_or(&all).pages_per_step() else {
+        return Ok(SegmentMergeOutcome::Stuck);
+    };
+    let pages = if step_size == MergeStepSize::SingleTerm { 1 } else { usual };
+    run_merge(tx, if merging.is_some() { pages as i64 } else { -(pages as i64) })
+}
+
+fn run_merge(tx: &Tx<'_>, pages: i64) -> Result<SegmentMergeOutcome> {
     let before = tx.conn.total_changes();
     tx.conn
         .prepare_cached("INSERT INTO search (search, rank) VALUES ('merge', ?1)")?
-        .execute([pages as i64])?;
+        .execute([pages])?;
     // At least every second row is a removed page or an entry of the page list.
     tx.count_bytes((tx.conn.total_changes() - before) / 2 * PAGE);
     if let Some(after) = read_structure(tx.conn)? {
         after.delete_merged_pages(tx.conn)?;
     }
     Ok(SegmentMergeOutcome::Progressed)
+}
+
+/// What the index still holds of deleted documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct DeletedEntries {
+    /// Documents that are only marked as deleted.
+    pub(super) documents: u64,
+    /// Pages of the segments.
+    pages: u64,
+}
+
+/// Counts the documents that are only marked as deleted; `None` if the structure record cannot be read.
+pub(super) fn count_deleted(conn: &Connection) -> Result<Option<DeletedEntries>> {
+    Ok(read_structure(conn)?.map(|structure| DeletedEntries {
+        documents: structure.levels.iter().map(SegmentLevel::deleted).sum(),
+        pages: structure.levels.iter().map(SegmentLevel::pages).sum(),
+    }))
 }
 
 /// True if the index must be rebuilt because it has too many segments.

@@ -13,8 +13,8 @@ use super::{SearchPage, SearchQuery};
 use crate::data_layout::DataLayout;
 use crate::error::Result;
 use crate::payload::PreparedPayload;
-use crate::row_num::{DocumentNum, MessageNum, SessionNum};
 use crate::store::{Options, Store};
+use crate::table_row_ids::{DocumentNum, MessageNum, SessionNum};
 use crate::tx::{EventDraft, Tx};
 
 struct IndexTestStore {
@@ -72,7 +72,7 @@ impl IndexTestStore {
 
     fn search(&self, text: &str) -> SearchPage {
         let query = SearchQuery { limit: 200, ..SearchQuery::new(text) };
-        let page = self.store.search_index().query(&self.ctx, &query).expect("searches");
+        let page = self.store.session_search().query(&self.ctx, &query).expect("searches");
         assert_eq!(page.behind, 0);
         page
     }
@@ -134,14 +134,14 @@ fn a_batch_costs_no_more_than_estimated() {
         };
         let action = IndexAction::Put(Box::new(doc));
         let cost = IndexCost::default().plus(&action);
-        let before = case.store.search_index().size(&case.ctx).expect("size").bytes;
+        let before = case.store.session_search().size(&case.ctx).expect("size").bytes;
         let rows = case.write(move |tx| {
             let before = tx.conn.total_changes();
             super::indexer::apply_action(tx, &action)?;
             super::indexer::flush_fts(tx)?;
             Ok(tx.conn.total_changes() - before)
         });
-        let grown = case.store.search_index().size(&case.ctx).expect("size").bytes - before;
+        let grown = case.store.session_search().size(&case.ctx).expect("size").bytes - before;
         let growth = grown as f64 / bytes as f64;
         println!(
             "{num}: {bytes} bytes, index {grown} ({growth:.2}), {rows} rows of {}",
@@ -239,7 +239,7 @@ fn deleted_session_is_hidden_at_once_and_unindexed_in_steps() {
     case.check_index();
     println!("most rows {}", case.most_rows());
     assert!(case.most_rows() <= 500, "{}", case.most_rows());
-    let size = case.store.search_index().size(&case.ctx).expect("size");
+    let size = case.store.session_search().size(&case.ctx).expect("size");
     assert!(size.bytes < 100_000, "deleted text left the index: {size:?}");
 }
 
@@ -254,7 +254,7 @@ fn index_being_cleared_is_not_searched() {
     case.write(super::indexer::clear_index_step);
     let upto = case.store.read(&case.ctx, |r| r.log().last_cursor()).expect("reads");
     assert_eq!(
-        case.store.search_index().index_batches(&case.ctx, 0).expect("looks").behind,
+        case.store.session_search().index_batches(&case.ctx, 0).expect("looks").behind,
         upto.0 as u64
     );
     assert_eq!(case.search("tapir").hits.len(), 200, "the query finishes the work");
@@ -273,10 +273,10 @@ fn read_only_store_reports_index_lag() {
     case.store = Store::open(&options).expect("opens");
     assert!(case.store.read_only_reason().is_some());
     let page =
-        case.store.search_index().query(&case.ctx, &SearchQuery::new("dingo")).expect("searches");
+        case.store.session_search().query(&case.ctx, &SearchQuery::new("dingo")).expect("searches");
     assert_eq!((page.hits.len(), page.behind), (1, 1));
-    assert!(case.store.search_index().index_batches(&case.ctx, 1).is_err());
-    assert!(case.store.search_index().rebuild(&case.ctx).is_err());
+    assert!(case.store.session_search().index_batches(&case.ctx, 1).is_err());
+    assert!(case.store.session_search().rebuild(&case.ctx).is_err());
 }
 
 /// The list of one word is merged in one go; when it does not fit, the segments stay apart.

@@ -20,12 +20,12 @@ fn todos(world: &mut HistoryRunner, n: u8) -> LogCursor {
 }
 
 fn advance(world: &HistoryRunner, cursor: LogCursor) -> Result<(), StoreError> {
-    world.store.write(&world.ctx(), move |tx| tx.consumers().advance("search", cursor)).wait()
+    world.store.write(&world.ctx(), move |tx| tx.consumers().advance("mirror", cursor)).wait()
 }
 
 fn resync(world: &HistoryRunner) -> bool {
     let consumer =
-        world.store.read(&world.ctx(), |r| r.consumers().find("search")).expect("consumer");
+        world.store.read(&world.ctx(), |r| r.consumers().find("mirror")).expect("consumer");
     consumer.expect("registered").resync
 }
 
@@ -73,12 +73,12 @@ fn consumer_lagging_too_long_is_marked_and_retains_nothing() {
     let end = todos(&mut world, 1);
     world
         .store
-        .write(&world.ctx(), move |tx| tx.consumers().reset("search", end))
+        .write(&world.ctx(), move |tx| tx.consumers().reset("mirror", end))
         .wait()
         .expect("reset");
     assert!(!resync(&world));
     assert!(
-        world.store.write(&world.ctx(), |tx| tx.consumers().remove("search")).wait().expect("gone")
+        world.store.write(&world.ctx(), |tx| tx.consumers().remove("mirror")).wait().expect("gone")
     );
 }
 
@@ -132,7 +132,7 @@ fn old_idempotency_keys_expire() {
     let mut world = HistoryRunner::new(dir.path());
     for n in 0..3 {
         let ctx = world.ctx().with_idempotency_key(format!("key {n}"));
-        world.store.write_once(&ctx, |_| Ok(1)).wait().expect("written");
+        world.store.idempotency().store_answer(&ctx, "1".to_owned()).expect("stored");
         world.now = world.now.plus(3 * DAY);
     }
     world.now = world.now.plus(1);

@@ -37,9 +37,43 @@ fn full_disk_is_reported_and_keeps_acknowledged_writes() -> Fallible {
 fn failed_fsync_poisons_store_and_keeps_acknowledged_writes() -> Fallible {
     for nth in [2, 5, 11] {
         let fault = Fault::new(Syscall::Fdatasync).and(Syscall::Fsync).error(Errno::Eio).when(nth);
-        with_fault(fault, &["no more writes until it is reopened", "cannot open"])?;
+        with_fault(fault, &["the next write checks and reopens it", "cannot open"])?;
     }
     Ok(())
+}
+
+/// The disk recovers: the process that met the error goes on by itself.
+#[test]
+fn store_reopens_by_itself_after_a_failed_fsync() -> Fallible {
+    for nth in [4, 7, 13] {
+        let data = TempDataDir::new()?;
+        assert!(ledger(data.path(), &["load", "1", "2", "1"])?.output()?.status.success());
+        let fault = Fault::new(Syscall::Fdatasync).and(Syscall::Fsync).error(Errno::Eio).when(nth);
+        let plan = FaultPlan::new(fault).only_on(data.join("turnstone.db-wal"));
+        let run = plan.run(&ledger(data.path(), &["retry", "20"])?)?.require_fired()?;
+        let said = String::from_utf8_lossy(&run.stderr).into_owned();
+        assert!(run.status.success(), "{said}");
+        let lines = run.acknowledged();
+        assert_eq!(lines.iter().filter(|line| *line == "poisoned").count(), 1, "{lines:?}");
+        assert_eq!(acks(&lines).len(), 20, "{lines:?}");
+        assert!(!data.join("lock/poisoned").exists(), "the check has passed");
+        check(data.path(), &acks(&lines))?;
+    }
+    Ok(())
+}
+
+/// The disk stays broken: every write says so, and the next process still finds all that was kept.
+#[test]
+fn store_stays_closed_for_writes_while_syncs_fail() -> Fallible {
+    let data = TempDataDir::new()?;
+    assert!(ledger(data.path(), &["load", "1", "2", "1"])?.output()?.status.success());
+    let fault = Fault::new(Syscall::Fdatasync).and(Syscall::Fsync).error(Errno::Eio).when_from(4);
+    let plan = FaultPlan::new(fault).only_on(data.join("turnstone.db-wal"));
+    let run = plan.run(&ledger(data.path(), &["retry", "20"])?)?.require_fired()?;
+    assert!(!run.status.success());
+    let lines = run.acknowledged();
+    assert!(lines.iter().filter(|line| *line == "poisoned").count() > 10, "{lines:?}");
+    check(data.path(), &acks(&lines))
 }
 
 #[test]

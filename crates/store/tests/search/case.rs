@@ -79,7 +79,7 @@ impl SearchTestStore {
     }
 
     pub(crate) fn search(&self, query: &SearchQuery) -> SearchPage {
-        let page = self.store.search_index().query(&self.ctx, query).expect("searches");
+        let page = self.store.session_search().query(&self.ctx, query).expect("searches");
         assert_eq!(page.behind, 0);
         page
     }

@@ -133,12 +133,12 @@ fn hostile_queries_are_refused_or_find_nothing() {
         "\u{301}",
     ];
     for word in words {
-        let answer = case.store.search_index().query(&case.ctx, &SearchQuery::new(word));
+        let answer = case.store.session_search().query(&case.ctx, &SearchQuery::new(word));
         assert!(matches!(answer, Ok(_) | Err(StoreError::Invalid(_))), "{word:?}: {answer:?}");
     }
     for long in ["x".repeat(1 << 20), "x ".repeat(1 << 19), "\"".repeat(1 << 20), "é*".repeat(2000)]
     {
-        let answer = case.store.search_index().query(&case.ctx, &SearchQuery::new(long));
+        let answer = case.store.session_search().query(&case.ctx, &SearchQuery::new(long));
         assert!(matches!(answer, Err(StoreError::Invalid(_))));
     }
     let many = (0..64).map(|n| format!("w{n}* ")).collect::<String>();
@@ -180,7 +180,7 @@ fn search_filters_narrow_results() {
     let nowhere = SearchFilter { session: Some(sid("ses_zz")), ..all() };
     let query = SearchQuery { filter: nowhere, ..SearchQuery::new("lynx") };
     assert!(matches!(
-        case.store.search_index().query(&case.ctx, &query),
+        case.store.session_search().query(&case.ctx, &query),
         Err(StoreError::NoSession(_))
     ));
     assert_eq!(
@@ -221,7 +221,7 @@ fn search_pages_continue_and_reject_foreign_cursors() {
         case.search(&SearchQuery { limit: 10, ..SearchQuery::new("same") }).next.expect("more");
     let other = SearchQuery { cursor: Some(good.clone()), ..SearchQuery::new("words") };
     assert!(matches!(
-        case.store.search_index().query(&case.ctx, &other),
+        case.store.session_search().query(&case.ctx, &other),
         Err(StoreError::Invalid(_))
     ));
     let mut changed = good.clone();
@@ -240,7 +240,7 @@ fn search_pages_continue_and_reject_foreign_cursors() {
         let query = SearchQuery { cursor: Some(bad.to_owned()), ..SearchQuery::new("same") };
         assert!(
             matches!(
-                case.store.search_index().query(&case.ctx, &query),
+                case.store.session_search().query(&case.ctx, &query),
                 Err(StoreError::Invalid(_))
             ),
             "{bad}"

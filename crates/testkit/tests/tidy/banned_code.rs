@@ -25,13 +25,14 @@ const ONE_GIT: TidyRule = TidyRule {
     remedy: "ask `turnstone_process::Git`: one function builds every environment of git",
 };
 
-/// The only shipped files that start a program: the supervisor and what it supervises, git, the tour.
-const FILES_THAT_START_PROGRAMS: [&str; 6] = [
+/// The only shipped files that start a program: the supervisor and what it supervises, git, the pager, the tour.
+const FILES_THAT_START_PROGRAMS: [&str; 7] = [
     "crates/process/src/git/run.rs",
     "crates/process/src/launcher.rs",
+    "crates/process/src/pager.rs",
     "crates/process/src/replace_process.rs",
     "crates/process/src/supervisor_client.rs",
-    "crates/process/src/supervisor.rs",
+    "crates/process/src/launcher_start.rs",
     "crates/cli/src/command/tour/sandbox.rs",
 ];
 /// The only file that sets a variable of git.

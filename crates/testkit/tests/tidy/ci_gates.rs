@@ -1,7 +1,7 @@
 //! The gates themselves: lints that are on, sources that are known, the one test command.
 
 use crate::finding::{TidyFinding, TidyRule, assert_lines, assert_no_findings};
-use crate::repository_files::{self, TextFile};
+use crate::repository_files::{self, SourceFile, TextFile};
 
 const LINTS: TidyRule = TidyRule {
     name: "workspace-lints",
@@ -23,6 +23,9 @@ const COMMAND: TidyRule = TidyRule {
 const GATE: TidyRule =
     TidyRule { name: "all-gates", remedy: "scripts/test runs every gate; put the command back" };
 
+/// The only shipped crate with unsafe code, and where it stands.
+const UNSAFE_CRATE: &str = "crates/trace/";
+const UNSAFE_FOLDER: &str = "crates/trace/src/kernel/";
 const CRATES_IO: &str = "registry+https://github.com/rust-lang/crates.io-index";
 const HEADING: &str = "Run all tests";
 
@@ -50,10 +53,40 @@ fn check_lints(manifest: &TextFile) -> Vec<TidyFinding> {
         ["crates/testkit/", "crates/bench/"].iter().any(|it| manifest.path.starts_with(it));
     let inherited = table_lines(&manifest.text, "[lints]").contains(&"workspace = true");
     let own = table_lines(&manifest.text, "[lints.rust]").contains(&"unsafe_code = \"deny\"");
-    if inherited || (dev_only && own) {
+    if inherited || (dev_only || manifest.path.starts_with(UNSAFE_CRATE)) && own {
         return Vec::new();
     }
     vec![LINTS.report(&manifest.path, 1, "the crate does not take the lints of the workspace")]
+}
+
+/// The shipped crate with a table of lints of its own: the workspace's, but that it denies unsafe code.
+///
+/// Only `deny` can be lifted line by line, with a reason; `forbid` cannot.
+fn check_unsafe_crate(root: &str, manifest: &TextFile) -> Vec<TidyFinding> {
+    let tables = [
+        ("[workspace.lints.rust]", "[lints.rust]"),
+        ("[workspace.lints.clippy]", "[lints.clippy]"),
+    ];
+    let wanted = tables.iter().flat_map(|(ours, theirs)| {
+        let own = table_lines(&manifest.text, theirs);
+        let of_workspace = table_lines(root, ours).into_iter().filter(|line| line.contains('='));
+        let missing = of_workspace.map(|line| line.replace("\"forbid\"", "\"deny\""));
+        missing.filter(move |line| !own.contains(&line.as_str())).collect::<Vec<_>>()
+    });
+    wanted.map(|line| LINTS.report(&manifest.path, 1, format!("`{line}` is missing"))).collect()
+}
+
+/// Finds unsafe code of that crate outside of the one folder that is reviewed for it.
+fn check_unsafe_place(source: &SourceFile) -> Vec<TidyFinding> {
+    if !source.path.starts_with(UNSAFE_CRATE) || source.path.starts_with(UNSAFE_FOLDER) {
+        return Vec::new();
+    }
+    let found = source.shipped_tokens().filter(|index| source.code.text(*index) == "unsafe");
+    found
+        .map(|index| {
+            UNSAFE.report(&source.path, source.code.tokens[index].line, "unsafe code stands here")
+        })
+        .collect()
 }
 
 fn check_unsafe(root: &str) -> Vec<TidyFinding> {
@@ -140,6 +173,20 @@ fn unsafe_code_is_forbidden() {
 }
 
 #[test]
+fn the_crate_with_unsafe_code_takes_all_other_lints() {
+    let root = read_required(&LINTS, "Cargo.toml");
+    let path = format!("{UNSAFE_CRATE}Cargo.toml");
+    let manifest = TextFile { text: read_required(&LINTS, &path), path };
+    assert_no_findings(&check_unsafe_crate(&root, &manifest));
+}
+
+#[test]
+fn unsafe_code_stands_in_one_folder() {
+    let sources = repository_files::read_sources();
+    assert_no_findings(&sources.iter().flat_map(check_unsafe_place).collect::<Vec<_>>());
+}
+
+#[test]
 fn packages_come_from_crates_io() {
     assert_no_findings(&check_sources(&read_required(&SOURCE, "Cargo.lock")));
 }
@@ -168,6 +215,19 @@ fn a_crate_without_lints_is_found() {
     assert_lines(&check("crates/core/Cargo.toml", own), &[1]);
     assert_lines(&check("crates/bench/Cargo.toml", own), &[]);
     assert_lines(&check("crates/bench/Cargo.toml", ""), &[1]);
+    assert_lines(&check("crates/trace/Cargo.toml", own), &[]);
+    assert_lines(&check("crates/trace/Cargo.toml", "[lints.rust]\nunsafe_code = \"warn\"\n"), &[1]);
+}
+
+#[test]
+fn a_lint_missing_in_the_crate_with_unsafe_code_is_found() {
+    let root = "[workspace.lints.rust]\nunsafe_code = \"forbid\"\n[workspace.lints.clippy]\nexit = \"warn\"\n";
+    let check = |text: &str| {
+        check_unsafe_crate(root, &TextFile { path: "Cargo.toml".to_owned(), text: text.to_owned() })
+    };
+    let rust = "[lints.rust]\nunsafe_code = \"deny\"\n";
+    assert_lines(&check(rust), &[1]);
+    assert_lines(&check(&format!("{rust}[lints.clippy]\nexit = \"warn\"\n")), &[]);
 }
 
 #[test]

@@ -189,7 +189,7 @@ pub(crate) struct CrateRow {
 }
 
 /// The shipped crates, each below those it uses.
-pub(crate) const CRATES: [CrateRow; 9] = [
+pub(crate) const CRATES: [CrateRow; 10] = [
     CrateRow {
         name: "core",
         purpose: "types and rules without I/O: ids, model, events, state machines of turns and tools, permission \
@@ -250,9 +250,26 @@ pub(crate) const CRATES: [CrateRow; 9] = [
         ],
     },
     CrateRow {
+        name: "trace",
+        purpose: "records what a tree of processes writes, by seccomp user notification; the only unsafe code",
+        uses: &[],
+        boundaries: &[
+            never(&SQLITE),
+            never(&HTTP),
+            never(&ASYNC),
+            never(&PROGRAMS),
+            never(&GIT),
+            never(&CLOCK),
+            never(&RANDOMNESS),
+            never(&ENVIRONMENT),
+            never(&TERMINAL),
+            never(&SESSIONS),
+        ],
+    },
+    CrateRow {
         name: "process",
         purpose: "starts programs: supervisor, process groups, terminals, git without the configuration of a repository",
-        uses: &[],
+        uses: &["trace"],
         boundaries: &[
             never(&SQLITE),
             never(&HTTP),
@@ -268,7 +285,7 @@ pub(crate) const CRATES: [CrateRow; 9] = [
             except(
                 &ENVIRONMENT,
                 &[BoundaryException {
-                    files: &["supervisor.rs"],
+                    files: &["launcher_start.rs"],
                     reason: "the supervisor reads its own arguments",
                 }],
             ),
@@ -301,8 +318,13 @@ pub(crate) const CRATES: [CrateRow; 9] = [
                         reason: "watches on folders of the worktree",
                     },
                     BoundaryException {
+                        files: &["unfinished_files.rs"],
+                        reason: "which files of the worktree processes have open, from `/proc`",
+                    },
+                    BoundaryException {
                         files: &[
                             "capture.rs",
+                            "forced_paths.rs",
                             "forget.rs",
                             "object_store/",
                             "pack_reuse/",

@@ -7,7 +7,7 @@ use crate::repository_files::{self, SourceFile};
 const BARE_NUMBERS: TidyRule = TidyRule {
     name: "bare-numbers",
     remedy: "give each number the type of what it counts: `SessionNum`, `MessageNum`, `PartNum`, `TurnNum` \
-             (crates/store/src/row_num.rs), `LogCursor`, `SessionSeq`, `EpochMillis`, or a `Range` for two \
+             (crates/store/src/table_row_ids.rs), `LogCursor`, `SessionSeq`, `EpochMillis`, or a `Range` for two \
              ends of one thing; a function that must take two is listed in EXCEPTIONS with the reason",
 };
 

@@ -25,7 +25,7 @@ const STORE_READS: [&str; 8] = [
     "commit_watch",
     "layout",
     "tail_log",
-    "search_index().query",
+    "session_search().query",
     "maintenance().measure_sizes",
     "idempotency().find",
     "leases().is_held",
@@ -98,7 +98,7 @@ fn server_responses_have_types() {
 fn a_write_of_the_server_is_found() {
     let text = "use turnstone_store::Tx;\nfn f() { app.engine().store().write(ctx, put); }\n\
                 fn g() { let store = engine.store(); store.leases().acquire(ctx, id); }\n\
-                fn h() { store.read(ctx, get); engine\n.store()\n.search_index().query(ctx, a); }\n\
+                fn h() { store.read(ctx, get); engine\n.store()\n.session_search().query(ctx, a); }\n\
                 #[cfg(test)]\nmod tests { fn i() { store.write(a); } }\n";
 
     assert_lines(

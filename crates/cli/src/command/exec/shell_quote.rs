@@ -1,6 +1,7 @@
 //! Quotes a command line for a shell.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 
 /// Joins the words of a command, quoting where a shell needs it.
 pub(crate) fn quote_command(words: &[OsString]) -> String {
@@ -8,6 +9,27 @@ pub(crate) fn quote_command(words: &[OsString]) -> String {
     words.join(" ")
 }
 
+/// Quotes one word of any bytes where a shell needs it; what is no text, or is a control character, needs bash,
+/// zsh or another shell with `$'…'`.
+pub(crate) fn quote_os_word(word: &OsStr) -> String {
+    match word.to_str().filter(|text| !text.chars().any(char::is_control)) {
+        Some(text) => quote_word(text),
+        None => {
+            let quoted: String = word.as_bytes().iter().map(|byte| escape_byte(*byte)).collect();
+            format!("$'{quoted}'")
+        }
+    }
+}
+
+fn escape_byte(byte: u8) -> String {
+    match byte {
+        b'\'' | b'\\' => format!("\\{}", char::from(byte)),
+        b' '..=b'~' => char::from(byte).to_string(),
+        _ => format!("\\x{byte:02x}"),
+    }
+}
+
+/// Quotes one word where a shell needs it.
 fn quote_word(word: &str) -> String {
     let plain = |c: char| c.is_alphanumeric() || "-_./=:,@%+".contains(c);
     if !word.is_empty() && word.chars().all(plain) {

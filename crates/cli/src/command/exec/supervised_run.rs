@@ -1,7 +1,7 @@
 //! Runs the command under a supervisor, on a pseudo-terminal if there is a terminal.
 
 use std::ffi::OsString;
-use std::io::{self, IsTerminal};
+use std::io::{self, IsTerminal, Write};
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, channel};
@@ -10,8 +10,8 @@ use std::time::Duration;
 use turnstone_core::id::SessionId;
 use turnstone_engine::{CommandExecution, Engine, EngineError, ExecutionResult};
 use turnstone_process::{
-    AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, ForegroundSignals, OutputLimits,
-    OutputRecorder, StartError, StdioTerminal, SupervisorProgram,
+    AttachOptions, CommandEnvironment, CommandSpec, CommandStdio, ForegroundSignals, LiveOutput,
+    OutputLimits, OutputRecorder, PreparedCommand, StartError, StdioTerminal, SupervisorProgram,
 };
 use turnstone_server::PASSWORD_VARIABLES;
 use turnstone_store::Context;
@@ -22,6 +22,13 @@ use crate::exit_code::ProgramExit;
 
 /// Interval of recovery while a command runs (R45).
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
+
+/// Time after which the first output of a running command is stored, in case this process is killed.
+const FIRST_OUTPUT_INTERVAL: Duration = Duration::from_millis(200);
+/// Longest time after which further output is stored.
+const MAX_OUTPUT_INTERVAL: Duration = Duration::from_secs(5);
+/// How much output is stored while the command runs: its end.
+const MAX_LIVE_BYTES: usize = 16 << 10;
 
 /// Exit code if Turnstone fails before the start of the command (R33).
 pub(super) const EXIT_NOT_STARTED: u8 = 125;
@@ -52,6 +59,15 @@ impl From<StartError> for ExecStartError {
     }
 }
 
+/// How a command is run.
+#[derive(Clone, Copy)]
+pub(super) struct RunOptions {
+    /// Whether its output is stored.
+    pub(super) keeps_output: bool,
+    /// Whether it is traced which files it writes.
+    pub(super) is_traced: bool,
+}
+
 /// Runs the command of `execution` to its end.
 ///
 /// # Errors
@@ -62,17 +78,23 @@ pub(super) fn run_supervised(
     engine: &Engine,
     ctx: &Context,
     execution: &mut CommandExecution,
-    place: &Path,
-    words: &[OsString],
+    (place, words): (&Path, &[OsString]),
+    RunOptions { keeps_output, is_traced }: RunOptions,
 ) -> Result<ExecutionResult, CliError> {
-    let program = build_program(app, &execution.turn.session, place, words)?;
+    let mut program = build_program(app, Some(&execution.turn.session), place, words)?;
     let supervisor = SupervisorProgram {
         program: app.executable_path()?.to_owned(),
         args: vec![OsString::from("supervise")],
     };
     let spill = app.layout().root().join("output").join(execution.call_id());
+    let spill = keeps_output.then_some(spill);
     let outcome = with_periodic_sweep(app, engine, || {
-        start_and_wait(&supervisor, &program, engine, ctx, execution, spill)
+        if is_traced {
+            let trace = engine.turns().commands().prepare_trace(execution);
+            program.trace = Some(trace.map_err(ExecStartError::Engine)?);
+        }
+        let prepared = prepare_command(&supervisor, &program, engine, ctx, execution)?;
+        attach_command(app, engine, ctx, execution, prepared, spill)
     });
     Ok(match outcome {
         Ok(ran) => ran,
@@ -99,9 +121,22 @@ fn with_periodic_sweep<T>(app: &CliApp, engine: &Engine, work: impl FnOnce() -> 
     })
 }
 
+/// Checks that a command can be started, before anything is stored for it.
+///
+/// # Errors
+///
+/// No command was given.
+pub(super) fn check_command(
+    app: &CliApp,
+    place: &Path,
+    words: &[OsString],
+) -> Result<Result<(), StartError>, CliError> {
+    Ok(build_program(app, None, place, words)?.check_startable())
+}
+
 fn build_program(
     app: &CliApp,
-    session: &SessionId,
+    session: Option<&SessionId>,
     place: &Path,
     words: &[OsString],
 ) -> Result<CommandSpec, CliError> {
@@ -115,49 +150,124 @@ fn build_program(
         app.environment_variables().iter().cloned(),
         &PASSWORD_VARIABLES,
     )
-    .with("TURNSTONE_SESSION", session.as_str())
+    .with("TURNSTONE_SESSION", session.map_or("", SessionId::as_str))
     .with("TURNSTONE_DATA", app.layout().root());
     Ok(CommandSpec::new(name, place).args(args).env(env))
 }
 
-fn start_and_wait(
+/// A command that is ready to run, and the terminal it takes over.
+struct ForegroundCommand {
+    command: PreparedCommand,
+    terminal: Option<StdioTerminal>,
+    signals: ForegroundSignals,
+}
+
+fn prepare_command(
     supervisor: &SupervisorProgram,
     program: &CommandSpec,
     engine: &Engine,
     ctx: &Context,
     execution: &mut CommandExecution,
-    spill: PathBuf,
-) -> Result<ExecutionResult, ExecStartError> {
-    let (stdin, stdout, stderr) = (io::stdin(), io::stdout(), io::stderr());
-    let terminal = StdioTerminal::find(&stdin, &stdout)?;
+) -> Result<ForegroundCommand, ExecStartError> {
+    let stdin = io::stdin();
+    let terminal = StdioTerminal::find(&stdin, io::stdout())?;
     let streams = match &terminal {
         Some(terminal) => CommandStdio::Terminal {
             size: terminal.size()?,
             outside: Some(terminal),
-            errors_apart: !stderr.is_terminal(),
+            errors_apart: !io::stderr().is_terminal(),
         },
         None => CommandStdio::Pipes { stdin: Some(stdin.as_fd().try_clone_to_owned()?) },
     };
     let signals = ForegroundSignals::subscribe()?;
-    let prepared = supervisor.prepare(program, streams)?;
+    let command = supervisor.prepare(program, streams)?;
+    execution.record_trace(command.trace());
     // Before the start, so that recovery finds the processes after a crash (R32).
     engine
         .turns()
         .commands()
-        .record_process_group(ctx, execution, prepared.group())
+        .record_process_group(ctx, execution, command.group())
         .map_err(ExecStartError::Engine)?;
-    if let Some(folder) = spill.parent() {
+    Ok(ForegroundCommand { command, terminal, signals })
+}
+
+/// Starts a command and stays with it to its end; its output is stored if there is a `spill` file for its middle.
+fn attach_command(
+    app: &CliApp,
+    engine: &Engine,
+    ctx: &Context,
+    execution: &mut CommandExecution,
+    prepared: ForegroundCommand,
+    spill: Option<PathBuf>,
+) -> Result<ExecutionResult, ExecStartError> {
+    let ForegroundCommand { command, terminal, signals } = prepared;
+    if let Some(folder) = spill.as_deref().and_then(Path::parent) {
         fs_err::create_dir_all(folder)?;
     }
-    let mut recorder = OutputRecorder::new(OutputLimits::default(), Some(spill));
-    let options = AttachOptions {
-        recorder: &mut recorder,
-        stdout: &mut { stdout },
-        stderr: &mut { stderr },
-        terminal: terminal.as_ref(),
-        signals: Some(signals),
+    let (keeps_output, live) = (spill.is_some(), LiveOutput::new(MAX_LIVE_BYTES));
+    let limits = match keeps_output {
+        true => OutputLimits::default(),
+        false => OutputLimits { head: 0, tail: 0, spill: 0 },
     };
-    let running = prepared.start()?;
-    let (ended, aborted) = engine.turns().commands().attach(ctx, &execution.turn, running, options);
+    let mut recorder = OutputRecorder::new(limits, spill);
+    let running = command.start()?;
+    let turn = execution.turn.clone();
+    let (ended, aborted) = std::thread::scope(|scope| {
+        if keeps_output {
+            scope.spawn(|| store_live_output(app, engine, execution, &live));
+        }
+        let copy = || keeps_output.then(|| live.clone());
+        let options = AttachOptions {
+            recorder: &mut recorder,
+            stdout: &mut CopiedStream { stream: io::stdout(), copy: copy() },
+            stderr: &mut CopiedStream { stream: io::stderr(), copy: copy() },
+            terminal: terminal.as_ref(),
+            signals: Some(signals),
+        };
+        let ended = engine.turns().commands().attach(ctx, &turn, running, options);
+        live.finish();
+        ended
+    });
+    let recorder = keeps_output.then_some(recorder);
     Ok(ExecutionResult::from_outcome(ended, recorder, aborted))
+}
+
+/// Stores the end of the output now and then while the command runs, so that it is not lost if this process is killed.
+fn store_live_output(
+    app: &CliApp,
+    engine: &Engine,
+    execution: &mut CommandExecution,
+    live: &LiveOutput,
+) {
+    let mut interval = FIRST_OUTPUT_INTERVAL;
+    while let Some(text) = live.next_output(interval) {
+        let stored =
+            engine.turns().commands().record_partial_output(&app.context(), execution, &text);
+        if let Err(error) = stored {
+            // The command continues; all of its output is stored at its end.
+            tracing::info!("cannot store the output of a running command: {error}");
+            return;
+        }
+        interval = MAX_OUTPUT_INTERVAL.min(interval * 2);
+    }
+}
+
+/// A stream of the user that gets the output, and the copy that is stored while the command runs.
+struct CopiedStream<S> {
+    stream: S,
+    copy: Option<LiveOutput>,
+}
+
+impl<S: Write> Write for CopiedStream<S> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        let written = self.stream.write(bytes)?;
+        if let Some(copy) = &mut self.copy {
+            copy.write_all(&bytes[..written])?;
+        }
+        Ok(written)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.stream.flush()
+    }
 }

@@ -1,23 +1,27 @@
-//! Reads the timeline of a session from the ledger; line counts come from the captures.
+//! Reads the timeline of a session or of all sessions of a project from the database; line counts come from
+//! the captures.
 
-use std::collections::BTreeMap;
-use std::path::Path;
+use std::collections::{BTreeMap, HashSet};
 
-use serde::Serialize;
-use turnstone_core::change::{Evidence, FileChange, PathImage};
+use serde::{Serialize, Serializer};
+use turnstone_core::change::{Evidence, FileChange, PathImage, TraceReport};
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::model::{ForkOrigin, Part, PartBody, Session};
-use turnstone_core::operation::{OperationKind, UndoExtent};
+use turnstone_core::operation::{OperationKind, SessionHead, UndoExtent};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
+use turnstone_core::turn::TurnState;
 use turnstone_engine::{
     Engine, OperationReport, decode_checkpoint, decode_expired_guards, decode_report, decode_turns,
 };
+use turnstone_process::signal_name;
 use turnstone_snapshot::{DiffOptions, PatchBody};
 use turnstone_store::{
     ChangeSetRow, Context, OperationRow, ReadTx, SessionFilter, StoreError, TurnRow,
 };
 
+use super::turn_numbers::TurnNumbers;
+use crate::command::fork::origin_json;
 use crate::error::CliError;
 
 /// Sessions per page.
@@ -35,18 +39,36 @@ pub(super) enum LogEntry {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LogTurn {
     pub(super) id: TurnId,
+    pub(super) session: SessionId,
+    /// Its number, counted from the newest turn of the project: what `@N` means.
+    pub(super) number: Option<usize>,
     pub(super) prompt: Option<String>,
     pub(super) state: String,
+    /// The exit code of a command that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) exit_code: Option<i64>,
+    /// The signal that ended its command, by name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) signal: Option<String>,
     pub(super) started: Option<i64>,
     pub(super) ended: Option<i64>,
     /// Whether a later prompt abandoned it.
     pub(super) hidden: bool,
+    /// Whether an import brought it.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) imported: bool,
+    /// Whether the conversation does not show it, because it was undone.
+    #[serde(skip)]
+    pub(super) is_behind_head: bool,
     /// When its undo data expired.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(super) expired: Option<EpochMillis>,
     pub(super) files: Vec<LogFile>,
     /// Number of changed paths without recorded content.
     pub(super) not_covered: u64,
+    /// What the traces of its commands tell, one for each command that was to be traced.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(super) traces: Vec<TraceReport>,
 }
 
 /// A file a turn changed.
@@ -65,6 +87,7 @@ pub(super) struct LogFile {
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct LogOperation {
     pub(super) id: OperationId,
+    pub(super) session: SessionId,
     pub(super) kind: OperationKind,
     pub(super) time: EpochMillis,
     pub(super) turns: Vec<TurnId>,
@@ -80,7 +103,7 @@ pub(super) struct LogOperation {
     /// Whether it is complete.
     pub(super) done: bool,
     /// Changes to files, if any.
-    pub(super) report: Option<OperationReport>,
+    pub(super) report: Option<Box<OperationReport>>,
 }
 
 /// A session forked from this one.
@@ -89,7 +112,15 @@ pub(super) struct LogFork {
     pub(super) id: SessionId,
     pub(super) title: String,
     pub(super) directory: String,
+    #[serde(serialize_with = "serialize_origin")]
     pub(super) origin: Option<ForkOrigin>,
+}
+
+fn serialize_origin<S: Serializer>(
+    origin: &Option<ForkOrigin>,
+    serializer: S,
+) -> Result<S::Ok, S::Error> {
+    origin.as_ref().map(origin_json).serialize(serializer)
 }
 
 /// The sessions that were forked from a session, oldest first.
@@ -136,36 +167,76 @@ struct LogRows {
 
 struct LogTurnRows {
     turn: TurnRow,
+    is_behind_head: bool,
     prompt: Option<String>,
+    exit: CommandExitFacts,
     expired: Option<EpochMillis>,
     /// Change sets, and how much of each is undone.
     changes: Vec<(ChangeSetRow, UndoExtent)>,
 }
 
-/// Reads the timeline, oldest first.
-pub(super) fn read_log(
+/// How the last command of a turn ended, if not well.
+#[derive(Default)]
+struct CommandExitFacts {
+    code: Option<i64>,
+    signal: Option<String>,
+}
+
+/// What a log shows.
+#[derive(Clone, Copy)]
+pub(super) struct LogRange<'t> {
+    /// Also turns that a later prompt abandoned.
+    pub(super) all: bool,
+    /// Nothing from before this place in the log.
+    pub(super) since: LogCursor,
+    /// Only these turns: a fork's copies are left out where the originals are listed.
+    pub(super) turns: Option<&'t HashSet<TurnId>>,
+}
+
+/// Reads the timeline of sessions, oldest first.
+pub(super) fn read_log<'s>(
     engine: &Engine,
     ctx: &Context,
-    session: &SessionId,
-    all: bool,
+    sessions: impl IntoIterator<Item = &'s SessionId>,
+    range: LogRange<'_>,
+    numbers: &TurnNumbers,
 ) -> Result<Vec<LogEntry>, CliError> {
-    let found = engine.store().read(ctx, |r| read_rows(r, session, all))?;
     let mut entries: Vec<(LogCursor, LogEntry)> = Vec::new();
-    for found in found.turns {
-        let at = found.turn.span.0;
-        entries.push((at, LogEntry::Turn(turn_entry(engine, ctx, found))));
-    }
-    for row in found.operations {
-        let at = row.planned;
-        entries.push((at, LogEntry::Operation(operation_entry(row)?)));
+    for session in sessions {
+        let found = engine.store().read(ctx, |r| read_rows(r, session, range))?;
+        for found in found.turns {
+            let (at, number) = (found.turn.span.0, numbers.find(&found.turn.id));
+            let turn = turn_entry(engine, ctx, (session, number), found);
+            entries.push((at, LogEntry::Turn(turn)));
+        }
+        for row in found.operations {
+            let at = row.planned;
+            entries.push((at, LogEntry::Operation(operation_entry(session, row)?)));
+        }
     }
     entries.sort_by_key(|(at, _)| *at);
     Ok(entries.into_iter().map(|(_, entry)| entry).collect())
 }
 
-fn read_rows(r: &ReadTx<'_>, session: &SessionId, all: bool) -> Result<LogRows, StoreError> {
-    let (mut turns, expired) = (Vec::new(), r.expiry().expired_turns(session)?);
-    for turn in r.turns().list(session)?.into_iter().filter(|turn| all || !turn.hidden) {
+fn read_rows(
+    r: &ReadTx<'_>,
+    session: &SessionId,
+    range: LogRange<'_>,
+) -> Result<LogRows, StoreError> {
+    let LogRange { all, since, turns: listed_turns } = range;
+    let (mut turns, expired) = (Vec::new(), r.undo_expiry().expired_turns(session)?);
+    let (listed, head) = (r.turns().list(session)?, r.sessions().head(session)?);
+    let first_undone = match &head {
+        Some(head) => find_first_undone(r, session, head, &listed)?,
+        None => None,
+    };
+    let is_shown = |turn: &TurnRow| {
+        (all || !turn.hidden)
+            && turn.span.0 >= since
+            && listed_turns.is_none_or(|listed| listed.contains(&turn.id))
+    };
+    for turn in listed.into_iter().filter(is_shown) {
+        let is_behind_head = !turn.hidden && first_undone.is_some_and(|first| turn.span.0 >= first);
         let mut changes = Vec::new();
         for row in r.change_sets().of_turn(session, &turn.id)? {
             let undone = r.change_sets().undone_extent(&row.set.id)?;
@@ -173,18 +244,62 @@ fn read_rows(r: &ReadTx<'_>, session: &SessionId, all: bool) -> Result<LogRows, 
         }
         let prompt = read_prompt(r, session, &turn)?;
         let expired = expired.get(&turn.id).copied();
-        turns.push(LogTurnRows { turn, prompt, expired, changes });
+        let exit = match turn.state {
+            TurnState::Failed | TurnState::Aborted => read_exit(r, session, &changes)?,
+            TurnState::Accepted
+            | TurnState::Running
+            | TurnState::Waiting
+            | TurnState::Completed
+            | TurnState::Interrupted => CommandExitFacts::default(),
+        };
+        turns.push(LogTurnRows { turn, is_behind_head, prompt, exit, expired, changes });
     }
     let mut operations = r.operations().list(session)?;
-    operations.retain(|row| all || row.kind != OperationKind::Branch);
+    operations.retain(|row| row.planned >= since && (all || row.kind != OperationKind::Branch));
     Ok(LogRows { turns, operations })
+}
+
+/// Where the turns begin that lie wholly behind the head. An answer, or a part, is in the middle of its turn.
+fn find_first_undone(
+    r: &ReadTx<'_>,
+    session: &SessionId,
+    head: &SessionHead,
+    turns: &[TurnRow],
+) -> Result<Option<LogCursor>, StoreError> {
+    if let Some(turn) = turns.iter().find(|turn| turn.message == head.message) {
+        let is_whole = head.part.is_none();
+        return Ok(Some(if is_whole { turn.span.0 } else { LogCursor(turn.span.0.0 + 1) }));
+    }
+    let owner = r.prompts().turn_of_answer(session, &head.message)?;
+    let owner = turns.iter().find(|turn| Some(&turn.id) == owner.as_ref());
+    Ok(owner.map(|turn| LogCursor(turn.span.0.0 + 1)))
+}
+
+/// How the last command of a turn ended; nothing if it ended well or is no longer stored.
+fn read_exit(
+    r: &ReadTx<'_>,
+    session: &SessionId,
+    changes: &[(ChangeSetRow, UndoExtent)],
+) -> Result<CommandExitFacts, StoreError> {
+    let nothing = CommandExitFacts::default();
+    let Some(part) = changes.last().and_then(|(row, _)| row.set.part.as_ref()) else {
+        return Ok(nothing);
+    };
+    match r.messages().get_part(session, part) {
+        Ok(Part { body: PartBody::Tool(tool), .. }) => {
+            let code = tool.exit_code().filter(|code| *code != 0);
+            Ok(CommandExitFacts { code, signal: tool.signal().map(signal_name) })
+        }
+        Ok(_) | Err(StoreError::NoPart { .. } | StoreError::NoMessage { .. }) => Ok(nothing),
+        Err(error) => Err(error),
+    }
 }
 
 /// The prompt of a turn; `None` if it is no longer stored.
 ///
 /// # Errors
 ///
-/// The ledger cannot be read.
+/// The database cannot be read.
 pub(crate) fn find_turn_prompt(
     engine: &Engine,
     ctx: &Context,
@@ -200,13 +315,24 @@ pub(crate) fn find_turn_prompt(
     })?)
 }
 
-fn read_prompt(
+/// The prompt of a turn, read in a transaction; `None` if it is no longer stored.
+///
+/// # Errors
+///
+/// The database cannot be read.
+pub(crate) fn read_prompt(
     r: &ReadTx<'_>,
     session: &SessionId,
     turn: &TurnRow,
 ) -> Result<Option<String>, StoreError> {
     match r.messages().get(session, &turn.message) {
-        Ok(found) => return Ok(Some(prompt_text(found.parts))),
+        Ok(found) => {
+            let prompt = prompt_text(found.parts);
+            return match prompt.is_empty() {
+                true => Ok(Some(find_shell_command(r, session, turn)?.unwrap_or(prompt))),
+                false => Ok(Some(prompt)),
+            };
+        }
         Err(StoreError::NoMessage { .. }) => {}
         Err(error) => return Err(error),
     }
@@ -220,6 +346,27 @@ fn read_prompt(
     Ok(found.map(|found| prompt_text(found.parts)))
 }
 
+/// The command of a turn that a client's shell began: it has no prompt.
+fn find_shell_command(
+    r: &ReadTx<'_>,
+    session: &SessionId,
+    turn: &TurnRow,
+) -> Result<Option<String>, StoreError> {
+    for row in r.change_sets().of_turn(session, &turn.id)? {
+        let Some(part) = &row.set.part else { continue };
+        let part = match r.messages().get_part(session, part) {
+            Err(StoreError::NoPart { .. } | StoreError::NoMessage { .. }) => continue,
+            part => part?,
+        };
+        if let PartBody::Tool(tool) = part.body
+            && let Some(command) = tool.input()["command"].as_str()
+        {
+            return Ok(Some(crate::text::sanitize_line(command)));
+        }
+    }
+    Ok(None)
+}
+
 /// The user's text on one line.
 fn prompt_text(parts: Vec<Part>) -> String {
     #[expect(clippy::wildcard_enum_match_arm, reason = "only text is written by the user")]
@@ -231,12 +378,17 @@ fn prompt_text(parts: Vec<Part>) -> String {
     crate::text::sanitize_line(&texts.join(" "))
 }
 
-fn turn_entry(engine: &Engine, ctx: &Context, found: LogTurnRows) -> LogTurn {
-    let LogTurnRows { turn, prompt, expired, changes } = found;
+fn turn_entry(
+    engine: &Engine,
+    ctx: &Context,
+    (session, number): (&SessionId, Option<usize>),
+    found: LogTurnRows,
+) -> LogTurn {
+    let LogTurnRows { turn, is_behind_head, prompt, exit, expired, changes } = found;
     let mut files: Vec<LogFile> = Vec::new();
     for (row, undone) in &changes {
         let line_counts = count_changed_lines(engine, ctx, row).unwrap_or_default();
-        for change in &row.set.changes {
+        for change in row.set.changes.iter().filter(|change| !change.is_directory_only()) {
             let (additions, deletions) = line_counts.get(&change.path).copied().unzip();
             files.push(LogFile {
                 path: change.path.clone(),
@@ -250,22 +402,29 @@ fn turn_entry(engine: &Engine, ctx: &Context, found: LogTurnRows) -> LogTurn {
     }
     LogTurn {
         id: turn.id,
+        session: session.clone(),
+        number,
+        is_behind_head,
         prompt,
         state: turn.state.as_str().to_owned(),
+        exit_code: exit.code,
+        signal: exit.signal,
         started: turn.started,
         ended: turn.ended,
         hidden: turn.hidden,
+        imported: turn.imported,
         expired,
         files,
         not_covered: changes.iter().map(|(row, _)| row.not_covered).sum(),
+        traces: changes.iter().filter_map(|(row, _)| row.set.trace.clone()).collect(),
     }
 }
 
 const fn status_letter(change: &FileChange) -> char {
     match (&change.before, &change.after) {
         (PathImage::Uncovered { .. }, _) | (_, PathImage::Uncovered { .. }) => '?',
-        (PathImage::Absent, _) => 'A',
-        (_, PathImage::Absent) => 'D',
+        (PathImage::Absent | PathImage::Directory { .. }, _) => 'A',
+        (_, PathImage::Absent | PathImage::Directory { .. }) => 'D',
         _ => 'M',
     }
 }
@@ -276,7 +435,7 @@ fn count_changed_lines(
     ctx: &Context,
     row: &ChangeSetRow,
 ) -> Option<BTreeMap<RelPath, (usize, usize)>> {
-    let handle = engine.snapshots().open(Path::new(&row.set.root.path), ctx.now).ok()?;
+    let handle = engine.snapshots().of_root(&row.set.root, ctx.now).ok()?;
     let before = handle.reader().find_capture(row.before.as_deref()?).ok()?;
     let after = handle.reader().find_capture(row.after.as_deref()?).ok()?;
     let diff = handle.reader().diff_captures(&before, &after, &DiffOptions::default()).ok()?;
@@ -284,19 +443,20 @@ fn count_changed_lines(
     Some(text.map(|file| (file.path, (file.additions, file.deletions))).collect())
 }
 
-fn operation_entry(row: OperationRow) -> Result<LogOperation, CliError> {
+fn operation_entry(session: &SessionId, row: OperationRow) -> Result<LogOperation, CliError> {
     let (turns, report, mark) =
         (decode_turns(&row)?, decode_report(&row)?, decode_checkpoint(&row)?);
     let given_up = mark.as_ref().is_some_and(|mark| !mark.gives_up.is_empty());
     Ok(LogOperation {
         guards: decode_expired_guards(&row)?,
         id: row.id,
+        session: session.clone(),
         kind: row.kind,
         time: row.time,
         turns,
         name: mark.map(|mark| mark.name),
         given_up,
         done: row.done.is_some(),
-        report,
+        report: report.map(Box::new),
     })
 }

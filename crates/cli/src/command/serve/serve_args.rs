@@ -110,6 +110,7 @@ fn build_settings(
         folders: ClientFolders { home, config, data: app.layout().root().to_owned() },
         variables: app.environment_variables().to_vec(),
         program: app.executable_path()?.to_owned(),
+        traces_commands: app.read_config()?.exec.trace,
         limits: RequestLimits::default(),
         clock: clock::now,
     })

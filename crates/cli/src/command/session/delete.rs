@@ -3,7 +3,8 @@
 use serde_json::{Value, json};
 use turnstone_core::id::SessionId;
 use turnstone_core::model::Session;
-use turnstone_store::{ReadTx, StoreError};
+use turnstone_engine::Engine;
+use turnstone_store::{ReadTx, StoreError, UnrevokedShare};
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -16,6 +17,11 @@ use crate::ui::{ID_STYLE, Ui, apply_style};
 /// Permanently delete sessions
 ///
 /// Also deletes child sessions. This cannot be undone; `session archive` only hides a session.
+///
+/// Everything the sessions held is removed from the disk before the command ends: messages, search index, stored
+/// output and captured files. Forks and backups keep their copies, and other sessions of the same directory keep the
+/// file versions that they captured themselves. The link and the secret of an imported share are kept, because this
+/// version cannot end the share at its hub.
 ///
 /// Needs the permission `delete`: a rule can deny it, and a command that an agent runs must be approved.
 #[derive(Debug, clap::Args)]
@@ -77,17 +83,54 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
             Err(error) => return Err(error.into()),
         }
     }
-    // Purge the rows now; if this is interrupted, the next maintenance finishes it.
-    while !store.maintenance().purge_deleted(&ctx, 64)? {}
-    let directories = plan.iter().map(|target| target.session.directory.clone().into()).collect();
-    if let Err(error) = engine.maintenance().run_after_delete(&app.context(), &directories) {
-        tracing::info!("snapshot maintenance failed: {error}");
-    }
     if ui.wants_json() {
         print_plan(ui, &plan)?;
     }
     ui.print_note(&format!("deleted {}", number_format::format_counted(gone, "session")));
+    finish_deletions(ui, app, &engine)?;
+    let ids: Vec<SessionId> = plan.into_iter().map(|target| target.session.id).collect();
+    let copies = engine.maintenance().session_erasure().find_retained_copies(&ctx, &ids)?;
+    print_unrevoked_shares(ui, &store.read(&ctx, |r| r.shares().list_unrevoked())?, &ids);
+    for fork in &copies.forks {
+        ui.print_note(&format!("kept: {fork} is a fork with its own copy"));
+    }
+    if let Some(folder) = copies.backups.first().and_then(|backup| backup.parent()) {
+        let count = number_format::format_counted(copies.backups.len(), "backup");
+        let folder = text::sanitize_line(&folder.to_string_lossy());
+        ui.print_note(&format!("kept: {count} in {folder} may contain deleted sessions"));
+    }
     Ok(ProgramExit::Ok)
+}
+
+/// Names the shares of deleted sessions that are still public.
+fn print_unrevoked_shares(ui: &mut Ui, shares: &[UnrevokedShare], deleted: &[SessionId]) {
+    for kept in shares.iter().filter(|kept| deleted.contains(&kept.session)) {
+        let url = text::sanitize_line(&kept.share.url);
+        ui.print_note(&format!(
+            "kept: ID, link and secret of the share {url}: it is still public, because this \
+             version cannot end it"
+        ));
+    }
+}
+
+/// Removes what deleted sessions left in captures, database, search index and output files.
+///
+/// # Errors
+///
+/// The sessions are deleted, and something of them is still on the disk.
+pub(crate) fn finish_deletions(ui: &mut Ui, app: &CliApp, engine: &Engine) -> Result<(), CliError> {
+    let erase = || engine.maintenance().session_erasure().finish_deletions(&app.context());
+    let report = ui.with_spinner("removing data from the disk", erase).map_err(|error| {
+        let what = format!("deleted, but some of the data is still on the disk: {error}");
+        CliError::Refused { what, hint: Some("run `turnstone db compact`".to_owned()) }
+    })?;
+    for store in &report.unreachable_stores {
+        let store = text::sanitize_line(&store.to_string_lossy());
+        ui.print_note(&format!(
+            "kept: {store} holds captures of other sessions, and its directory is gone"
+        ));
+    }
+    Ok(())
 }
 
 /// These sessions and their descendants, each once, children after their parent.
@@ -124,7 +167,7 @@ fn print_plan(ui: &mut Ui, plan: &[SessionToDelete]) -> Result<(), CliError> {
         json!({
             "id": target.session.id,
             "title": target.session.title,
-            "parentID": target.session.parent,
+            "parent": target.session.parent,
             "messages": target.messages,
             "parts": target.parts,
         })

@@ -1,10 +1,11 @@
 //! `turnstone session list`
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use turnstone_core::id::ProjectId;
 use turnstone_core::model::Session;
 use turnstone_core::wire;
-use turnstone_store::{Context, ReadTx, SessionFilter, SessionRow, Store, StoreError};
+use turnstone_engine::Engine;
+use turnstone_store::{Context, ReadTx, SessionFilter, SessionRow, StoreError};
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -24,7 +25,8 @@ use crate::ui::{ColumnKind, TextTable, Ui};
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone session list\n  \
                         turnstone session list --all --search tide\n  \
-                        turnstone session list --json | jq -r '.[].id'")]
+                        turnstone session list --actor ci-bot\n  \
+                        turnstone session list --json | jq -r '.sessions[].id'")]
 pub(crate) struct SessionListArgs {
     /// List the sessions of all projects
     #[arg(long, short, conflicts_with = "project")]
@@ -45,6 +47,10 @@ pub(crate) struct SessionListArgs {
     /// List only sessions with this text in the title
     #[arg(long, short, value_name = "TEXT")]
     search: Option<String>,
+
+    /// List only sessions that this actor created
+    #[arg(long, value_name = "NAME")]
+    actor: Option<String>,
 
     /// Maximum number of sessions
     #[arg(long, short = 'n', value_name = "N", default_value_t = 50)]
@@ -97,18 +103,21 @@ pub(super) fn run(
     app: &CliApp,
     args: &SessionListArgs,
 ) -> Result<ProgramExit, CliError> {
-    let (store, ctx) = (app.open_store()?, app.context());
-    let scope = resolve_scope(app, &store, &ctx, args)?;
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let store = engine.store();
+    let scope = resolve_scope(app, &engine, &ctx, args)?;
     let filter = SessionFilter {
         roots: !args.children,
         search: args.search.clone(),
         archived: args.archived,
+        actor: args.actor.clone(),
         ..SessionFilter::default()
     };
     let page = store.read(&ctx, |r| read_page(r, &scope, &filter, args))?;
     if ui.wants_json() {
         let info = |row: &SessionRow| wire::session_info(&row.session, row.usage);
-        ui.print_json(&Value::Array(page.rows.iter().map(info).collect()))?;
+        let sessions: Vec<Value> = page.rows.iter().map(info).collect();
+        ui.print_json(&json!({ "sessions": sessions, "next_cursor": page.next }))?;
     } else if page.rows.is_empty() {
         print_empty(ui, &scope, args);
     } else {
@@ -120,7 +129,7 @@ pub(super) fn run(
 
 fn resolve_scope(
     app: &CliApp,
-    store: &Store,
+    engine: &Engine,
     ctx: &Context,
     args: &SessionListArgs,
 ) -> Result<SessionListScope, CliError> {
@@ -130,13 +139,13 @@ fn resolve_scope(
     if let Some(wanted) = &args.project {
         return Ok(SessionListScope::Project(project_flag::resolve_project_or_current(
             app,
-            store,
+            engine,
             ctx,
             wanted.as_ref(),
         )?));
     }
-    let projects = store.read(ctx, |r| r.projects().list())?;
-    Ok(SessionListScope::Checkout(ProjectLocation::find(&projects, app.directory()?)))
+    let location = ProjectLocation::find(engine, ctx, app.directory()?)?;
+    Ok(SessionListScope::Checkout(location))
 }
 
 /// Reads a page; on the first page, also counts the sessions outside of the scope.
@@ -253,7 +262,7 @@ fn print_remaining(ui: &mut Ui, scope: &SessionListScope, page: &SessionListPage
             number_format::format_counted(page.in_other_projects, "more session")
         ));
     }
-    if let Some(cursor) = &page.next {
+    if let Some(cursor) = page.next.as_ref().filter(|_| !ui.wants_json()) {
         ui.print_hint(&format!("for more sessions, add `--cursor {cursor}`"));
     }
 }

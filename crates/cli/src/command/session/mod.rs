@@ -8,4 +8,5 @@ mod rename;
 mod show;
 mod subcommands;
 
+pub(crate) use delete::finish_deletions;
 pub(crate) use subcommands::{SessionCommand, run};

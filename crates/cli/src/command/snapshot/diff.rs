@@ -13,8 +13,8 @@ use crate::ui::{ColumnKind, TextTable, Ui};
 
 /// Compare two captures, or a capture with the current files
 ///
-/// Prints a patch for `git apply`. Binary and very large files are listed on stderr instead. In a
-/// subdirectory, compares only that subdirectory.
+/// Prints a patch for `git apply`. Files that are too large for it are listed on stderr, and the exit code
+/// is 4. In a subdirectory, compares only that subdirectory.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot diff 4b825dc6\n  \
                         turnstone snapshot diff 4b825dc6 a2f1 --stat")]
@@ -50,7 +50,14 @@ pub(super) fn run(
     if let Some(scope) = &scope {
         store.print_scope(ui, scope);
     }
-    let options = DiffOptions { scope, context: args.context, ..DiffOptions::default() };
+    let options = DiffOptions {
+        scope,
+        context: args.context,
+        binary_patches: true,
+        // JSON holds no other text.
+        only_utf8_is_text: ui.wants_json(),
+        ..DiffOptions::default()
+    };
     let before = store.handle.reader().find_capture(&args.before)?;
     let diff = match &args.after {
         Some(after) => store.handle.reader().diff_captures(
@@ -72,13 +79,18 @@ pub(super) fn run(
         ui.print_dim_note(&format!("not compared: {reasons}"));
     }
     store.finish_with_maintenance(app);
-    Ok(ProgramExit::Ok)
+    let is_omitted =
+        |file: &PathDiff| matches!(file.patch, PatchBody::Binary | PatchBody::TooLarge);
+    let is_part = !args.stat && !ui.wants_json() && diff.files.iter().any(is_omitted);
+    Ok(if is_part { ProgramExit::Conflict } else { ProgramExit::Ok })
 }
 
 fn diff_json(diff: &CaptureDiff) -> Value {
     let file = |file: &PathDiff| {
         let text = match &file.patch {
-            PatchBody::Text(text) => Some(String::from_utf8_lossy(text)),
+            PatchBody::Text(text) | PatchBody::BinaryPatch(text) => {
+                Some(String::from_utf8_lossy(text))
+            }
             PatchBody::Binary | PatchBody::TooLarge => None,
         };
         json!({
@@ -86,7 +98,7 @@ fn diff_json(diff: &CaptureDiff) -> Value {
             "status": file.status,
             "additions": file.additions,
             "deletions": file.deletions,
-            "binary": file.patch == PatchBody::Binary,
+            "binary": matches!(file.patch, PatchBody::Binary | PatchBody::BinaryPatch(_)),
             "too_large": file.patch == PatchBody::TooLarge,
             "patch": text,
         })
@@ -108,7 +120,7 @@ fn print_stat(ui: &mut Ui, diff: &CaptureDiff) -> Result<(), CliError> {
     for file in &diff.files {
         let (plus, minus) = match file.patch {
             PatchBody::Text(_) => (format!("+{}", file.additions), format!("-{}", file.deletions)),
-            PatchBody::Binary => ("binary".to_owned(), String::new()),
+            PatchBody::Binary | PatchBody::BinaryPatch(_) => ("binary".to_owned(), String::new()),
             PatchBody::TooLarge => ("large".to_owned(), String::new()),
         };
         grid.add_row(&[status_name(file.status).to_owned(), plus, minus, file.path.to_string()]);
@@ -139,9 +151,9 @@ const fn status_name(status: DiffStatus) -> &'static str {
 fn print_omitted_files(ui: &mut Ui, diff: &CaptureDiff) {
     for file in &diff.files {
         let what = match file.patch {
-            PatchBody::Text(_) => continue,
+            PatchBody::Text(_) | PatchBody::BinaryPatch(_) => continue,
             PatchBody::Binary => "binary",
-            PatchBody::TooLarge => "too large to show",
+            PatchBody::TooLarge => "too large, not in the patch",
         };
         ui.print_note(&format!("{} {}: {what}", status_name(file.status), file.path));
     }

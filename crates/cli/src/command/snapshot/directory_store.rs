@@ -125,6 +125,7 @@ impl DirectoryStore {
         }
         Ok(GcRequest {
             live,
+            deleted: BTreeSet::new(),
             keep: self.retention_millis(),
             effort,
             dry_run: false,

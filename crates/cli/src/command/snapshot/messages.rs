@@ -40,7 +40,7 @@ pub(crate) fn hint_for_snapshot_error(error: &SnapshotError) -> Option<String> {
     let hint = match error {
         SnapshotError::Untracked(_) => "create the first capture with `turnstone snapshot track`",
         SnapshotError::Registry(RegistryError::Root(RootError::Refused(_))) => {
-            "change to a project directory, or use `turnstone snapshot track --insist`"
+            "change to a project directory, or use `turnstone snapshot track --force`"
         }
         SnapshotError::Registry(RegistryError::InsideGit(_)) => {
             "change to a directory outside of .git"
@@ -94,14 +94,25 @@ pub(crate) const fn describe_skip_reason(reason: UncoveredReason) -> &'static st
         UncoveredReason::TooLarge => "too large",
         UncoveredReason::Unreadable => "unreadable",
         UncoveredReason::Special => "not a regular file",
-        UncoveredReason::Changing => "constantly changing",
+        UncoveredReason::Changing => "it was being written at the time",
         UncoveredReason::OwnData => "Turnstone's own data",
         UncoveredReason::BehindLink => "behind a symbolic link",
         UncoveredReason::NotNamed => "not captured",
         UncoveredReason::Forgotten => "its content was erased",
-        UncoveredReason::NoGuard => "its current content could not be saved",
+        UncoveredReason::NoGuard => "no space left to save its current content",
         UncoveredReason::OverBudget => "over the budget",
+        UncoveredReason::GitDirectory => "its .git directory is never captured",
+        UncoveredReason::NoSpace => "no space left on the disk",
+        UncoveredReason::Missing => "captured content is missing from the store, or damaged",
         UncoveredReason::Unknown => "for an unknown reason",
+    }
+}
+
+/// Why a path is not in a capture, from the stored word.
+pub(crate) fn describe_stored_reason(word: &str) -> &str {
+    match serde_json::from_value(serde_json::Value::from(word)) {
+        Ok(UncoveredReason::Unknown) | Err(_) => word,
+        Ok(reason) => describe_skip_reason(reason),
     }
 }
 
@@ -113,11 +124,20 @@ pub(crate) const fn describe_conflict(why: ConflictReason) -> &'static str {
         ConflictReason::Changed => "changed during the operation",
         ConflictReason::InTheWay => "another file is in the way",
         ConflictReason::Refused => "the file system refused the change",
+        ConflictReason::ModeChanged => "its permissions have changed since",
+        ConflictReason::ChangedSinceCreation => "created by the turn and changed since",
+        ConflictReason::Removed => "removed since",
+        ConflictReason::Recreated => "created again since",
+        ConflictReason::KindChanged => "a file, directory or link has taken its place since",
+        ConflictReason::OnlyCopy => "the only copy of a file that cannot be restored",
+        ConflictReason::ReadOnly => "read-only: permission denied",
+        ConflictReason::Immutable => "immutable or append-only",
+        ConflictReason::NoSpace => "no space left on the disk",
     }
 }
 
 /// Why the journal could not be used, if it was requested.
-pub(super) const fn describe_journal_problem(state: JournalState) -> Option<&'static str> {
+pub(crate) const fn describe_journal_problem(state: JournalState) -> Option<&'static str> {
     match state {
         JournalState::Off | JournalState::Starting | JournalState::On => None,
         JournalState::Overflow => Some("too many changes for the kernel's event queue"),

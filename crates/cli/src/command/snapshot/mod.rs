@@ -17,8 +17,9 @@ mod watch;
 
 pub(crate) use directory_store::{creating_store_options, open_existing_store};
 pub(crate) use messages::{
-    describe_conflict, describe_skip_reason, exit_for_snapshot_error, hint_for_snapshot_error,
+    describe_conflict, describe_journal_problem, describe_skip_reason, describe_stored_reason,
+    exit_for_snapshot_error, hint_for_snapshot_error,
 };
 pub(crate) use path_args::resolve_paths;
-pub(crate) use restore_report::predict_report;
+pub(crate) use restore_report::{predict_report, print_kept_directories};
 pub(crate) use subcommands::{SnapshotCommand, run};

@@ -58,12 +58,12 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &RestoreArgs) -> Result<Progr
             ui,
             &restore_report::predict_report(&plan),
             None,
-            true,
+            None,
         );
     }
     let paths = paths.into_iter().flatten().collect();
     let action = OperationAction::Restore { tree: target.tree, paths };
-    let exit = apply_plan(ui, app, &store, action, plan)?;
+    let exit = apply_plan(ui, app, &store, (action, "undo"), plan)?;
     store.finish_with_maintenance(app);
     Ok(exit)
 }
@@ -111,12 +111,12 @@ fn require_revert_permission(
     Ok(())
 }
 
-/// Applies a plan as a new operation and prints the report.
+/// Applies a plan as a new operation and prints the report, with the subcommand that reverses it.
 pub(super) fn apply_plan(
     ui: &mut Ui,
     app: &CliApp,
     store: &DirectoryStore,
-    action: OperationAction,
+    (action, reverse): (OperationAction, &str),
     plan: turnstone_snapshot::RestorePlan,
 ) -> Result<ProgramExit, CliError> {
     require_revert_permission(app, store, &plan)?;
@@ -125,5 +125,5 @@ pub(super) fn apply_plan(
     let request = OperationRequest { id, action, plan };
     let done = store.handle.apply_once(&request, app.now())?;
     let logged = done.guard.is_some().then_some(&request.id);
-    restore_report::print_report(ui, &done, logged, false)
+    restore_report::print_report(ui, &done, logged, Some(reverse))
 }

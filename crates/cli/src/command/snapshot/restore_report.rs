@@ -3,6 +3,7 @@
 use serde_json::{Value, json};
 use turnstone_snapshot::{
     PathImage, RestoreConflict, RestoreOperationId, RestorePlan, RestoreReport, RestoreStep,
+    UncoveredReason,
 };
 
 use super::messages;
@@ -15,14 +16,17 @@ use crate::ui::{DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_
 
 /// The report of a plan if no file changes meanwhile.
 pub(crate) fn predict_report(plan: &RestorePlan) -> RestoreReport {
-    let paths = |wanted: fn(&RestoreStep) -> bool| {
+    let paths = |wanted: &dyn Fn(&RestoreStep) -> bool| {
         let steps = plan.steps.iter().filter(|step| wanted(step));
         steps.map(|step| step.path.clone()).collect()
     };
+    let is_file = |image: &PathImage| image.leaf().is_some();
     RestoreReport {
-        restored: paths(|step| step.target != PathImage::Absent && !step.merged),
-        removed: paths(|step| step.target == PathImage::Absent),
-        merged: paths(|step| step.merged),
+        restored: paths(&|step| is_file(&step.target) && !step.merged),
+        removed: paths(&|step| is_file(&step.expected) && !is_file(&step.target)),
+        merged: paths(&|step| step.merged),
+        directories: paths(&|step| !is_file(&step.expected) && !is_file(&step.target)),
+        kept_directories: plan.kept_directories.clone(),
         conflicts: plan.conflicts.clone(),
         unchanged: plan.unchanged.len(),
         not_covered: plan.not_covered.clone(),
@@ -30,13 +34,14 @@ pub(crate) fn predict_report(plan: &RestorePlan) -> RestoreReport {
     }
 }
 
-/// Prints a report or a prediction.
+/// Prints a report, with the command that reverses the operation, or a prediction.
 pub(super) fn print_report(
     ui: &mut Ui,
     report: &RestoreReport,
     operation: Option<&RestoreOperationId>,
-    dry_run: bool,
+    reverse: Option<&str>,
 ) -> Result<ProgramExit, CliError> {
+    let dry_run = reverse.is_none();
     if ui.wants_json() {
         ui.print_json(&report_json(report, operation, dry_run)?)?;
         return Ok(exit_for_report(report));
@@ -55,6 +60,7 @@ pub(super) fn print_report(
             ))?;
         }
     }
+    print_kept_directories(ui, report)?;
     for RestoreConflict { path, why } in &report.conflicts {
         let path = text::sanitize_line(&path.to_string());
         let why = apply_style(DIM_STYLE, format!("({})", messages::describe_conflict(*why)));
@@ -65,16 +71,31 @@ pub(super) fn print_report(
         let why = apply_style(DIM_STYLE, format!("({})", messages::describe_skip_reason(*reason)));
         ui.print_line(&format!("{}  {path}  {why}", apply_style(WARNING_STYLE, "skipped ")))?;
     }
-    print_totals(ui, report, dry_run);
+    print_totals(ui, report, reverse);
     Ok(exit_for_report(report))
 }
 
-/// Skipped files change the exit code.
-fn exit_for_report(report: &RestoreReport) -> ProgramExit {
-    if report.conflicts.is_empty() { ProgramExit::Ok } else { ProgramExit::Conflict }
+/// Prints directories that were to be removed and stay.
+pub(crate) fn print_kept_directories(ui: &mut Ui, report: &RestoreReport) -> Result<(), CliError> {
+    for path in &report.kept_directories {
+        let path = text::sanitize_line(&path.to_string());
+        let why = apply_style(DIM_STYLE, "(it holds other files)");
+        ui.print_line(&format!("{}  {path}/  {why}", apply_style(WARNING_STYLE, "kept     ")))?;
+    }
+    Ok(())
 }
 
-fn print_totals(ui: &mut Ui, report: &RestoreReport, dry_run: bool) {
+/// Files that stay although the capture has others change the exit code.
+fn exit_for_report(report: &RestoreReport) -> ProgramExit {
+    let is_missing = report.not_covered.iter().any(|(_, why)| *why == UncoveredReason::Missing);
+    match report.conflicts.is_empty() && !is_missing {
+        true => ProgramExit::Ok,
+        false => ProgramExit::Conflict,
+    }
+}
+
+fn print_totals(ui: &mut Ui, report: &RestoreReport, reverse: Option<&str>) {
+    let dry_run = reverse.is_none();
     let counts = [
         (report.restored.len(), "restored", "to restore"),
         (report.removed.len(), "removed", "to remove"),
@@ -103,8 +124,8 @@ fn print_totals(ui: &mut Ui, report: &RestoreReport, dry_run: bool) {
             "{count} written in place to keep owner, attributes or hard links"
         ));
     }
-    if done && !dry_run {
-        ui.print_hint("`turnstone snapshot undo` reverses this");
+    if let Some(reverse) = reverse.filter(|_| done) {
+        ui.print_hint(&format!("`turnstone snapshot {reverse}` reverses this"));
     }
 }
 
@@ -117,6 +138,8 @@ fn report_json(
         "restored": report.restored,
         "removed": report.removed,
         "merged": report.merged,
+        "directories": report.directories,
+        "kept_directories": report.kept_directories,
         "conflicts": report.conflicts,
         "unchanged": report.unchanged,
         "not_covered": skipped_json(&report.not_covered),

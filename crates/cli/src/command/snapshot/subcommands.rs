@@ -17,6 +17,7 @@ pub(crate) enum SnapshotCommand {
     Diff(diff::SnapshotDiffArgs),
     Restore(restore::RestoreArgs),
     Undo(undo::SnapshotUndoArgs),
+    Redo(undo::SnapshotRedoArgs),
     Du(disk_usage::DuArgs),
     Gc(disk_usage::GcArgs),
     /// Verify the checksums of all stored objects
@@ -53,6 +54,7 @@ pub(crate) fn run(
         SnapshotCommand::Diff(args) => diff::run(ui, app, args),
         SnapshotCommand::Restore(args) => restore::run(ui, app, args),
         SnapshotCommand::Undo(args) => undo::run(ui, app, args),
+        SnapshotCommand::Redo(args) => undo::redo(ui, app, args),
         SnapshotCommand::Du(args) => disk_usage::print_disk_usage(ui, app, args),
         SnapshotCommand::Gc(args) => disk_usage::collect_garbage(ui, app, args),
         SnapshotCommand::Verify => verify::run(ui, app),

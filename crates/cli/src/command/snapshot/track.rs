@@ -22,7 +22,7 @@ use crate::ui::Ui;
 ///
 /// Prints the tree ID for use with `show`, `diff` and `restore`. Ignored, unreadable and very large files
 /// are skipped; `show --skipped` lists them. In a git checkout, the whole checkout is captured. Your home
-/// directory and the root of the file system are captured only if named explicitly or with --insist.
+/// directory and the root of the file system are captured only if named explicitly or with --force.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone snapshot track\n  \
                         tree=$(turnstone snapshot track ~/project)")]
@@ -32,8 +32,8 @@ pub(crate) struct TrackArgs {
     directory: Option<PathBuf>,
 
     /// Allow the home directory and the root of the file system
-    #[arg(long)]
-    insist: bool,
+    #[arg(long, alias = "insist")]
+    force: bool,
 }
 
 pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &TrackArgs) -> Result<ProgramExit, CliError> {
@@ -43,11 +43,11 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &TrackArgs) -> Result<Program
         let mut parts = directory.components();
         parts.any(|part| matches!(part, Component::Normal(_) | Component::RootDir))
     };
-    let insist = args.insist || directory.is_some_and(is_named);
+    let is_explicit = args.force || directory.is_some_and(is_named);
     let store = DirectoryStore::open(
         ui,
         app,
-        DirectoryStoreRequest { directory, allow_large_root: insist, create: true },
+        DirectoryStoreRequest { directory, allow_large_root: is_explicit, create: true },
     )?;
     let started = app.now();
     let captured = capture(ui, &store, started)?;

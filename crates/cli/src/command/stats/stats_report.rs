@@ -48,10 +48,12 @@ pub(crate) struct StatsArgs {
 ///
 /// [`CliError::NotInProject`], or an error of the store.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &StatsArgs) -> Result<ProgramExit, CliError> {
-    let (store, ctx) = (app.open_store()?, app.context());
+    let (engine, ctx) = (app.open_engine()?, app.context());
+    let store = engine.store();
     let wanted = args.project.as_ref();
-    let project = wanted
-        .map(|wanted| project_flag::resolve_project_or_current(app, &store, &ctx, wanted.as_ref()));
+    let project = wanted.map(|wanted| {
+        project_flag::resolve_project_or_current(app, &engine, &ctx, wanted.as_ref())
+    });
     let filter = SessionFilter {
         project: project.transpose()?,
         start: args.days.map(|days| start_time(days, app.now()).0 as f64),
@@ -196,7 +198,7 @@ fn stats_json(stats: &SessionStats, days: i64, args: &StatsArgs) -> Value {
         "days": days,
         "cost": cost,
         "tokens": tokens,
-        "tokensPerSession": { "average": average, "median": median },
+        "tokens_per_session": { "average": average, "median": median },
         "models": stats.busiest_models(args.models).into_iter().map(model).collect::<Vec<_>>(),
         "tools": stats.busiest_tools(args.tools).into_iter().map(tool).collect::<Vec<_>>(),
     })

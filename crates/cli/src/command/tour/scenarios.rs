@@ -102,7 +102,7 @@ pub(super) fn undo_after_kill(sandbox: &mut TourSandbox<'_>) -> Result<(), CliEr
     let killed = child.kill();
     sandbox.print("# kill -9")?;
     let ran = sandbox.run(&["log"], 0)?;
-    let known = ran.out.contains("interrupted") && ran.out.contains("recovered");
+    let known = ran.out.contains("interrupted") && ran.out.contains("draft.md");
     sandbox.check_claim(killed && known, "its command was ended, and its changes are recorded")?;
     sandbox.run(&["undo"], 0)?;
     let is_back = sandbox.read_file("draft.md").is_none() && sandbox.read_file("tide.md") == before;

@@ -1,21 +1,29 @@
 //! Prints plans and reports of undo and redo, with next steps.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 
+use serde::Serialize;
 use serde_json::{Value, json};
 use turnstone_core::change::GitPosition;
-use turnstone_core::id::TurnId;
-use turnstone_core::operation::{HeadTarget, OperationKind};
+use turnstone_core::id::{SessionId, TurnId};
+use turnstone_core::operation::OperationKind;
 use turnstone_core::rel_path::RelPath;
-use turnstone_engine::{Engine, OperationReport, RepositoryMove, RootReport, UndoPlan};
+use turnstone_engine::{
+    ContendedPath, MissingCapture, OperationReport, RepositoryMove, RootReport, UndoAspect,
+    UndoPlan,
+};
 use turnstone_snapshot::{RestoreConflict, RestoreReport};
-use turnstone_store::Context;
 
-use crate::command::snapshot::{describe_conflict, describe_skip_reason, predict_report};
+use super::directory_lines::{listed_directories, print_directories};
+use super::undo_hints::{UndoHints, print_next_steps};
+use crate::command::snapshot::{
+    describe_conflict, describe_skip_reason, describe_stored_reason, predict_report,
+};
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::number_format;
 use crate::text;
+use crate::trace_text::{count_foreign_changes, list_paths};
 use crate::ui::{DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, Ui, WARNING_STYLE, apply_style};
 
 /// Shown length of a commit ID.
@@ -23,77 +31,100 @@ const SHORT_COMMIT_LENGTH: usize = 8;
 
 /// A report or a prediction.
 pub(crate) struct UndoResult<'a> {
-    plan: &'a UndoPlan,
-    report: OperationReport,
-    dry_run: bool,
+    pub(super) plan: &'a UndoPlan,
+    pub(super) report: OperationReport,
+    pub(super) dry_run: bool,
+    scope: UndoAspect,
+    /// Commands that were running in the same root.
+    open_windows: Vec<OpenWindow>,
+    /// Project and directory of the session, if they are named.
+    project: Option<Value>,
+}
+
+/// A command that runs in a root whose files change: it sees the change.
+#[derive(Debug, Serialize)]
+pub(crate) struct OpenWindow {
+    /// Its session.
+    pub(crate) session: SessionId,
+    /// Its turn.
+    pub(crate) turn: TurnId,
+    /// True if this program was started by that command.
+    pub(crate) enclosing: bool,
 }
 
 impl<'a> UndoResult<'a> {
     /// The report of a plan if no file changes meanwhile.
-    pub(crate) fn predicted(plan: &'a UndoPlan) -> Self {
+    pub(crate) fn predicted(plan: &'a UndoPlan, scope: UndoAspect) -> Self {
         let root = |root: &turnstone_engine::RootPlan| RootReport {
             root: root.root.clone(),
             report: predict_report(&root.plan),
         };
         let report = plan.build_report(plan.roots.iter().map(root).collect());
-        Self { plan, report, dry_run: true }
+        Self { plan, report, dry_run: true, scope, open_windows: Vec::new(), project: None }
     }
 
     /// The report of an applied plan.
-    pub(crate) const fn applied(plan: &'a UndoPlan, report: OperationReport) -> Self {
-        Self { plan, report, dry_run: false }
+    pub(crate) const fn applied(
+        plan: &'a UndoPlan,
+        scope: UndoAspect,
+        report: OperationReport,
+    ) -> Self {
+        Self { plan, report, dry_run: false, scope, open_windows: Vec::new(), project: None }
+    }
+
+    /// Adds the commands that were running in the same root.
+    pub(crate) fn with_open_windows(self, open_windows: Vec<OpenWindow>) -> Self {
+        Self { open_windows, ..self }
+    }
+
+    /// Names project and directory.
+    pub(crate) fn in_project(self, project: Value) -> Self {
+        Self { project: Some(project), ..self }
     }
 
     fn sum(&self, count: impl Fn(&RestoreReport) -> usize) -> usize {
         self.report.roots.iter().map(|root| count(&root.report)).sum()
     }
 
-    /// Skipped files change the exit code.
+    /// A known path that could not be changed changes the exit code.
     fn exit_code(&self) -> ProgramExit {
-        let clean = self.sum(|report| report.conflicts.len()) == 0;
-        match clean && self.report.contended.is_empty() && !self.report.without_effect {
+        match self.report.is_complete() && !self.report.without_effect {
             true => ProgramExit::Ok,
             false => ProgramExit::Conflict,
         }
     }
 
+    /// True if every file was changed while a command ran: the usual case needs no remark.
+    fn is_window_only(&self) -> bool {
+        self.report.roots.iter().zip(&self.plan.roots).all(|(root, planned)| {
+            let RestoreReport { restored, removed, merged, .. } = &root.report;
+            let mut paths = restored.iter().chain(removed).chain(merged);
+            paths.all(|path| planned.windows.contains(path))
+        })
+    }
+
+    /// Number of files that were or would be changed.
+    pub(super) fn changed(&self) -> usize {
+        let files = |report: &RestoreReport| {
+            report.restored.len() + report.removed.len() + report.merged.len()
+        };
+        self.sum(files) + self.sum(|report| report.directories.len())
+    }
+
     fn to_json(&self) -> Result<Value, CliError> {
         let mut value = serde_json::to_value(&self.report)?;
         value["session"] = json!(self.plan.session);
+        if let Some(project) = &self.project {
+            value["project"].clone_from(project);
+        }
         value["also"] = json!(self.plan.also);
         value["unnamed"] = json!(self.plan.unnamed);
         value["dry_run"] = json!(self.dry_run);
+        value["open_windows"] = json!(self.open_windows);
         for (index, root) in self.plan.roots.iter().enumerate() {
             value["roots"][index]["windows"] = json!(root.windows);
         }
         Ok(value)
-    }
-}
-
-/// Next steps for skipped paths.
-pub(crate) struct ConflictHints {
-    /// Capture from before the turns, per path.
-    before: BTreeMap<RelPath, String>,
-}
-
-impl ConflictHints {
-    /// Finds the captures from before the turns.
-    pub(crate) fn collect(
-        engine: &Engine,
-        ctx: &Context,
-        plan: &UndoPlan,
-    ) -> Result<Self, CliError> {
-        let mut before = BTreeMap::new();
-        let own = plan.turns.iter().map(|turn| (&plan.session, turn));
-        for (session, turn) in own.chain(plan.also.iter().map(|(session, turn)| (session, turn))) {
-            for row in engine.store().read(ctx, |r| r.change_sets().of_turn(session, turn))? {
-                let Some(capture) = row.before else { continue };
-                for change in row.set.changes {
-                    before.entry(change.path).or_insert_with(|| capture.clone());
-                }
-            }
-        }
-        Ok(Self { before })
     }
 }
 
@@ -127,7 +158,7 @@ const fn past_participle(kind: OperationKind) -> &'static str {
 pub(crate) fn print_result(
     ui: &mut Ui,
     shown: &UndoResult<'_>,
-    hints: &ConflictHints,
+    hints: &UndoHints,
 ) -> Result<ProgramExit, CliError> {
     if ui.wants_json() {
         ui.print_json(&shown.to_json()?)?;
@@ -136,11 +167,14 @@ pub(crate) fn print_result(
     for note in &shown.report.git {
         print_git_moved(ui, note);
     }
+    let explain_windows = !shown.is_window_only();
     for (root, planned) in shown.report.roots.iter().zip(&shown.plan.roots) {
+        let windows: &[RelPath] = if explain_windows { &planned.windows } else { &[] };
         if shown.report.roots.len() > 1 {
             ui.print_line(&format!("in {}", text::sanitize_line(&root.root.path)))?;
         }
-        print_root_report(ui, &root.report, &planned.windows, shown.dry_run)?;
+        print_root_report(ui, &root.report, windows, shown.dry_run)?;
+        print_directories(ui, &root.report, &planned.plan, shown.dry_run)?;
     }
     print_unresolved(ui, shown)?;
     print_totals(ui, shown);
@@ -149,6 +183,11 @@ pub(crate) fn print_result(
 }
 
 fn print_git_moved(ui: &mut Ui, note: &RepositoryMove) {
+    if note.now == GitPosition::default() {
+        let mark = apply_style(WARNING_STYLE, "the git repository is gone:");
+        ui.print_note(&format!("{mark} .git is never captured, so only files can be restored"));
+        return;
+    }
     let point = |point: &GitPosition| {
         if point.unknown {
             return "unreadable".to_owned();
@@ -183,7 +222,7 @@ fn print_root_report(
     ] {
         let verb = if dry_run { planned } else { done };
         for path in paths {
-            let seen = if windows.contains(path) { "  (window)" } else { "" };
+            let seen = if windows.contains(path) { "  (changed while a command ran)" } else { "" };
             let path = text::sanitize_line(&path.to_string());
             let verb = apply_style(SUCCESS_STYLE, format!("{verb:<9}"));
             ui.print_line(&format!("{verb}  {path}{}", apply_style(DIM_STYLE, seen)))?;
@@ -203,24 +242,60 @@ fn print_root_report(
     Ok(())
 }
 
+/// Who else may have changed a path.
+fn describe_contention(contended: &ContendedPath, plan: &UndoPlan) -> String {
+    let others: BTreeSet<String> = contended
+        .claimants
+        .iter()
+        .filter(|claimant| !plan.turns.contains(&claimant.turn))
+        .map(|claimant| match claimant.session == plan.session {
+            true => claimant.turn.to_string(),
+            false => format!("{} of {}", claimant.turn, claimant.session),
+        })
+        .collect();
+    let others: Vec<String> = others.into_iter().collect();
+    let operations: Vec<String> = contended.operations.iter().map(ToString::to_string).collect();
+    match (others.is_empty(), operations.is_empty()) {
+        (true, false) => format!("changed by {} while the command ran", operations.join(", ")),
+        (false, false) => format!(
+            "may also have been changed by {}, and by {} while the command ran",
+            others.join(", "),
+            operations.join(", ")
+        ),
+        (true, true) if contended.by_others => {
+            "also changed by others while the command ran".to_owned()
+        }
+        (_, true) => format!("may also have been changed by {}", others.join(", ")),
+    }
+}
+
 fn print_unresolved(ui: &mut Ui, shown: &UndoResult<'_>) -> Result<(), CliError> {
-    let own = &shown.plan.session;
     for contended in &shown.report.contended {
-        let others: BTreeSet<String> = contended
-            .claimants
-            .iter()
-            .filter(|claimant| !shown.plan.turns.contains(&claimant.turn))
-            .map(|claimant| match claimant.session == *own {
-                true => claimant.turn.to_string(),
-                false => format!("{} of {}", claimant.turn, claimant.session),
-            })
-            .collect();
-        let others: Vec<String> = others.into_iter().collect();
-        let reason = format!("may also have been changed by {}", others.join(", "));
+        let reason = describe_contention(contended, shown.plan);
         print_path(ui, &apply_style(ERROR_STYLE, "contended"), &contended.path, &reason)?;
     }
     for (_, path, reason) in &shown.report.not_covered {
+        let reason = describe_stored_reason(reason);
         print_path(ui, &apply_style(WARNING_STYLE, "skipped  "), path, reason)?;
+    }
+    for path in &shown.report.outside {
+        let (mark, path) = (apply_style(WARNING_STYLE, "skipped  "), text::sanitize_line(path));
+        let reason = apply_style(DIM_STYLE, "(outside of every captured directory)");
+        ui.print_line(&format!("{mark}  {path}  {reason}"))?;
+    }
+    print_removed_repositories(ui, &shown.report.git)?;
+    for lost in &shown.report.lost {
+        let mark = apply_style(WARNING_STYLE, "unknown  ");
+        let root = text::sanitize_line(&lost.root.path);
+        let why = match lost.missing {
+            MissingCapture::Before => "there was no space to capture it before the command",
+            MissingCapture::After => "it could not be captured after the command",
+        };
+        let reason = format!("what turn {} changed here was not recorded: {why}", lost.turn);
+        ui.print_line(&format!(
+            "{mark}  {root}  {}",
+            apply_style(DIM_STYLE, format!("({reason})"))
+        ))?;
     }
     for (_, path) in &shown.plan.unnamed {
         print_path(
@@ -233,6 +308,16 @@ fn print_unresolved(ui: &mut Ui, shown: &UndoResult<'_>) -> Result<(), CliError>
     Ok(())
 }
 
+fn print_removed_repositories(ui: &mut Ui, found: &[RepositoryMove]) -> Result<(), CliError> {
+    for repository in found.iter().filter(|repository| repository.removed) {
+        let mark = apply_style(WARNING_STYLE, "skipped  ");
+        let path = text::sanitize_line(&format!("{}/.git", repository.root.path));
+        let reason = apply_style(DIM_STYLE, "(removed by the turn; it is never captured)");
+        ui.print_line(&format!("{mark}  {path}  {reason}"))?;
+    }
+    Ok(())
+}
+
 fn print_path(ui: &mut Ui, mark: &str, path: &RelPath, reason: &str) -> Result<(), CliError> {
     let path = text::sanitize_line(&path.to_string());
     ui.print_line(&format!("{mark}  {path}  {}", apply_style(DIM_STYLE, format!("({reason})"))))
@@ -240,15 +325,17 @@ fn print_path(ui: &mut Ui, mark: &str, path: &RelPath, reason: &str) -> Result<(
 
 fn print_totals(ui: &mut Ui, shown: &UndoResult<'_>) {
     let left = shown.sum(|report| report.conflicts.len()) + shown.report.contended.len();
-    let uncovered = shown.sum(|report| report.not_covered.len()) + shown.report.not_covered.len();
+    let uncovered = shown.sum(|report| report.not_covered.len())
+        + shown.report.not_covered.len()
+        + shown.report.outside.len()
+        + shown.report.git.iter().filter(|repository| repository.removed).count();
     let counts = [
         (shown.sum(|report| report.restored.len()), "restored", "to restore"),
         (shown.sum(|report| report.removed.len()), "removed", "to remove"),
         (shown.sum(|report| report.merged.len()), "merged", "to merge"),
         (left, "in conflict", "in conflict"),
-        (uncovered + shown.plan.unnamed.len(), "skipped", "to skip"),
     ];
-    let list: Vec<String> = counts
+    let mut list: Vec<String> = counts
         .iter()
         .filter(|(count, ..)| *count > 0)
         .map(|(count, done, planned)| {
@@ -256,13 +343,35 @@ fn print_totals(ui: &mut Ui, shown: &UndoResult<'_>) {
             format!("{} {what}", number_format::format_counted(*count, "file"))
         })
         .collect();
+    let skipped = uncovered + shown.plan.unnamed.len();
+    if skipped > 0 {
+        // A directory that is skipped stands for everything in it.
+        let what = if shown.dry_run { "to skip" } else { "skipped" };
+        list.push(format!("{} {what}", number_format::format_counted(skipped, "path")));
+    }
+    let directories = shown.sum(|report| listed_directories(report).count());
+    if directories > 0 {
+        let what = if shown.dry_run { "to change" } else { "changed" };
+        list.push(format!("{} {what}", number_format::format_counted(directories, "directory")));
+    }
     let all = list.join(", ");
     match (list.is_empty(), shown.dry_run) {
-        (true, true) => ui.print_note("no file would change"),
-        (true, false) => ui.print_note("no file had to be changed"),
+        (true, _) if shown.scope == UndoAspect::Conversation => {
+            ui.print_note("files are left as they are (--conversation)");
+        }
+        (true, true) => ui.print_note("no recorded file would change"),
+        (true, false) => ui.print_note("no recorded file was changed"),
         (false, true) => ui.print_note(&format!("{all} (dry run: no file was changed)")),
         (false, false) => ui.print_note(&all),
     }
+    if list.is_empty() && shown.scope != UndoAspect::Conversation && shown.report.is_complete() {
+        // Nothing is known of these, so it would be wrong to say that there was nothing to undo.
+        ui.print_note(
+            "note: owners of files, and the permissions of the project directory itself, are not recorded",
+        );
+    }
+    print_foreign_changes(ui, &shown.report);
+    print_unobserved(ui, shown);
     if shown.report.without_effect {
         let verb = if shown.dry_run { "would" } else { "does" };
         let done = past_participle(shown.report.kind);
@@ -270,50 +379,39 @@ fn print_totals(ui: &mut Ui, shown: &UndoResult<'_>) {
     }
 }
 
-/// Prints the commands to run next.
-fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &ConflictHints) {
-    let conflicts = shown.report.roots.iter().flat_map(|root| &root.report.conflicts);
-    for RestoreConflict { path, .. } in conflicts.take(3) {
-        let name = text::sanitize_line(&path.to_string());
-        match hints.before.get(path) {
-            Some(before) => {
-                let before = before.get(..12).unwrap_or(before);
-                ui.print_hint(&format!(
-                    "{name} was not changed; `turnstone snapshot restore {before} {name}` restores its \
-                     content from before the turn and discards later changes (try --dry-run)"
+/// Prints how many files others changed while the commands ran.
+fn print_foreign_changes(ui: &mut Ui, report: &OperationReport) {
+    let count: u64 = report.foreign.iter().map(|it| it.paths.count()).sum();
+    if count > 0 {
+        ui.print_note(&format!("{} left alone", count_foreign_changes(count)));
+    }
+}
+
+/// Prints what no capture looks at: whether it was changed is not known.
+fn print_unobserved(ui: &mut Ui, shown: &UndoResult<'_>) {
+    for it in &shown.report.unobserved {
+        let root = text::sanitize_line(&it.root.path);
+        match it.skipped {
+            None => ui.print_note(&format!(
+                "note: files in {root} are not captured; what commands change there cannot be undone"
+            )),
+            Some(_) if !it.written.is_empty() => {
+                let paths = list_paths(&it.written);
+                ui.print_note(&format!(
+                    "note: not captured in {root}: {paths}; what the command wrote there cannot be undone"
                 ));
             }
-            None => ui.print_hint(&format!("{name} was not changed; edit it by hand")),
-        }
-    }
-    if !shown.report.contended.is_empty() {
-        let mut turns: Vec<&TurnId> = shown.report.turns.iter().collect();
-        let claimants = shown.report.contended.iter().flat_map(|it| &it.claimants);
-        for claimant in claimants {
-            if !turns.contains(&&claimant.turn) {
-                turns.push(&claimant.turn);
+            Some(count) => {
+                let count = usize::try_from(count).unwrap_or(usize::MAX);
+                let paths = number_format::format_counted(count, "path");
+                let reasons: Vec<&str> =
+                    it.reasons.iter().map(|reason| describe_stored_reason(reason)).collect();
+                ui.print_note(&format!(
+                    "note: not captured in {root}: {paths} ({}); what commands change there cannot \
+                     be undone",
+                    reasons.join(", ")
+                ));
             }
         }
-        let turns: Vec<String> = turns.iter().map(ToString::to_string).collect();
-        let (verb, turns) = (shown.report.kind.as_str(), turns.join(" "));
-        ui.print_hint(&format!(
-            "these turns ran at the same time; {verb} them together: `turnstone {verb} {turns}`"
-        ));
-    }
-    let moves = shown.plan.head != HeadTarget::Stay;
-    if shown.report.without_effect && moves {
-        let verb = shown.report.kind.as_str();
-        ui.print_hint(&format!("`turnstone {verb} --conversation` changes only the conversation"));
-    }
-    let changed =
-        shown.sum(|report| report.restored.len() + report.removed.len() + report.merged.len());
-    match (shown.dry_run, shown.report.kind) {
-        (false, OperationKind::Undo) if changed > 0 => {
-            ui.print_hint("`turnstone redo` reverses this undo");
-        }
-        (false, OperationKind::Redo) if changed > 0 => {
-            ui.print_hint("`turnstone undo` reverses this redo");
-        }
-        _ => {}
     }
 }

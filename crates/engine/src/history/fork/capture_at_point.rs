@@ -62,7 +62,7 @@ impl Forks {
         Ok(None)
     }
 
-    /// What steps say of the worktree when they began and ended.
+    /// The trees that steps recorded when they began and ended.
     fn list_step_captures(
         &self,
         ctx: &Context,

@@ -27,10 +27,10 @@ use crate::error::Result;
 use crate::history::session_changes::SessionChanges;
 use crate::history::session_recovery::SessionRecovery;
 use crate::history::timeline::Timeline;
-use crate::history::undo::{SelectedChangeSet, UndoPlan, encode_plan, encode_report};
+use crate::history::undo::{ChangeSetUndoState, UndoPlan, encode_plan, encode_report};
 use crate::id_generator::IdGenerator;
 
-/// Where a session that is not wholly copied says which process copies it.
+/// Where a session that is still being copied names the process that copies it.
 const COPYING_KEY: &str = "turnstone.copying";
 
 /// True for a copy that is not whole.
@@ -47,7 +47,7 @@ pub(super) struct SessionCopy {
     /// The turns, by the message in the copy that begins each.
     turns: HashMap<MessageId, (TurnRow, TurnId)>,
     /// Change sets of the copied turns; `wanted` is how much of each is undone in the copy.
-    pub(super) changes: Vec<SelectedChangeSet>,
+    pub(super) changes: Vec<ChangeSetUndoState>,
     /// True if its change sets are about its own files.
     pub(super) has_own_files: bool,
     /// Turns of the original that lost a capture: the copy cannot undo them either.
@@ -116,7 +116,7 @@ impl SessionCopies {
     /// What could not be undone in the original, or lost a capture, cannot be undone in the copy.
     fn copy_expiry(&self, ctx: &Context, copy: &SessionCopy) -> Result<()> {
         let Some(origin) = &copy.session.origin else { return Ok(()) };
-        let expired = self.store.read(ctx, |r| r.expiry().expired_turns(&origin.session))?;
+        let expired = self.store.read(ctx, |r| r.undo_expiry().expired_turns(&origin.session))?;
         let is_gone =
             |turn: &TurnId| expired.contains_key(turn) || copy.expired_turns.contains(turn);
         let gone = copy.turns.values().filter(|(turn, _)| is_gone(&turn.id));
@@ -126,7 +126,7 @@ impl SessionCopies {
         }
         let (session, id) = (copy.session.id.clone(), self.id_generator.new_operation_id(ctx.now)?);
         self.store
-            .write(ctx, move |tx| tx.expiry().copy_turn_expiry(&session, &id, &turns))
+            .write(ctx, move |tx| tx.undo_expiry().copy_turn_expiry(&session, &id, &turns))
             .wait()?;
         Ok(())
     }
@@ -275,24 +275,8 @@ impl SessionCopies {
         let id = self.id_generator.new_operation_id(ctx.now)?;
         let turns: Vec<_> = turns.into_values().flatten().collect();
         // No file moves: those of the point are there already.
-        let plan = UndoPlan {
-            operation: id.clone(),
-            kind: OperationKind::Undo,
-            session: copy.session.id.clone(),
-            turns,
-            also: Vec::new(),
-            changes: Vec::new(),
-            roots: Vec::new(),
-            contended: Vec::new(),
-            not_covered: Vec::new(),
-            unnamed: Vec::new(),
-            git: Vec::new(),
-            head: HeadTarget::Stay,
-            todos: None,
-            withdrawn: Vec::new(),
-            switch: None,
-            relies: Vec::new(),
-        };
+        let session = copy.session.id.clone();
+        let plan = UndoPlan { turns, ..UndoPlan::empty(id.clone(), OperationKind::Undo, session) };
         let new = NewOperation { id: id.clone(), kind: plan.kind, plan: encode_plan(&plan)? };
         let report = encode_report(&plan.build_report(Vec::new()))?;
         let done = FinishedOperation { id, head: HeadTarget::Stay, taken, report };
@@ -365,7 +349,7 @@ fn queue_turn_end(
         TurnState::Completed => TurnOutcome::Completed,
         TurnState::Failed => TurnOutcome::Failed,
         TurnState::Aborted => TurnOutcome::Aborted,
-        // A turn that runs goes on in the original only.
+        // A running turn continues only in the original.
         TurnState::Interrupted | TurnState::Accepted | TurnState::Running | TurnState::Waiting => {
             TurnOutcome::Interrupted
         }
@@ -400,7 +384,7 @@ fn copied_usage(plan: &ForkPlan<String>) -> Result<ImportedUsage> {
     Ok(ImportedUsage { cost: Some(0.into()), tokens: Some(TokenCounts::default()), counted })
 }
 
-/// The body of a part that may be of this kind, parsed: most are copied without a look into them.
+/// The body of a part that may be of this kind, parsed: most are copied unparsed.
 fn parse_if_kind(body: &str, kind: &str) -> Result<Option<PartBody>> {
     let is_named = body.contains(&format!("\"{kind}\""));
     let parsed = is_named.then(|| serde_json::from_str(body)).transpose();
@@ -420,7 +404,7 @@ fn copy_body(body: String, names: &RenamedMessages<'_>) -> Result<String> {
 
 /// A change set under its own id in another turn; nothing if it is not closed.
 fn copy_change_set(
-    selected: &SelectedChangeSet,
+    selected: &ChangeSetUndoState,
     turn: &TurnId,
     parts: &HashMap<PartId, PartId>,
 ) -> Option<(CopyChangeSet, CloseChangeSet)> {
@@ -435,8 +419,10 @@ fn copy_change_set(
         evidence: set.evidence,
         outer: set.outer.clone(),
         named: row.named.clone(),
+        outside: row.outside.clone(),
         before: row.before.clone(),
         git: git.as_ref().map(|git| git.before.clone()),
+        captured_from: row.captured_from,
     };
     let close = CloseChangeSet {
         id: set.id.clone(),
@@ -445,6 +431,7 @@ fn copy_change_set(
         changes: set.changes.clone(),
         not_covered: row.not_covered,
         git: git.map(|git| git.after),
+        trace: set.trace.clone(),
     };
     Some((CopyChangeSet { open, copied: (opened, closed?) }, close))
 }

@@ -99,7 +99,7 @@ impl CopyRow {
             Self::Message(message, parts) => tx.messages().add(message, parts),
             Self::Parts(message, parts) => tx.messages().add_parts(session, message, parts),
             Self::Change(change, close) => tx.change_sets().copy(session, change, close).map(drop),
-            Self::End(end) => tx.turns().end(end).map(drop),
+            Self::End(end) => tx.turns().end_copy(end).map(drop),
         }
     }
 

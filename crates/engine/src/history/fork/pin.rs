@@ -1,8 +1,8 @@
 //! Pinning: a copy keeps the captures it needs in its own group (R40).
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::Path;
 
+use turnstone_core::change::ChangeRoot;
 use turnstone_core::id::TurnId;
 use turnstone_snapshot::Oid;
 use turnstone_store::Context;
@@ -16,10 +16,10 @@ impl SessionCopies {
     /// Pins the captures of the copy in its own group, before its first row; notes which turns have
     /// lost one.
     pub(super) fn pin_captures(&self, ctx: &Context, copy: &mut SessionCopy) -> Result<()> {
-        let mut captures: BTreeMap<&str, Vec<(Oid, &TurnId)>> = BTreeMap::new();
+        let mut captures: BTreeMap<&ChangeRoot, Vec<(Oid, &TurnId)>> = BTreeMap::new();
         for selected in &copy.changes {
             let row = &selected.row;
-            let pinned = captures.entry(&row.set.root.path).or_default();
+            let pinned = captures.entry(&row.set.root).or_default();
             for id in row.before.iter().chain(&row.after) {
                 let unreadable = |source| EngineError::UnreadableCaptureId {
                     change: row.set.id.clone(),
@@ -30,11 +30,16 @@ impl SessionCopies {
         }
         let mut lost = BTreeSet::new();
         for (root, needs) in captures {
-            // In a directory that is gone nothing can be undone anyway.
-            if needs.is_empty() || !Path::new(root).is_dir() {
+            if needs.is_empty() {
                 continue;
             }
-            let handle = self.snapshots.open(Path::new(root), ctx.now)?;
+            let handle = match self.snapshots.of_root(root, ctx.now) {
+                // In a directory that is gone nothing can be undone anyway.
+                Err(EngineError::DirectoryGone { .. } | EngineError::DirectoryReplaced { .. }) => {
+                    continue;
+                }
+                found => found?,
+            };
             let ids: Vec<Oid> = needs.iter().map(|(id, _)| *id).collect();
             let missing =
                 handle.pin_captures(&ids, &session_pin_group(&copy.session.id), ctx.now)?;

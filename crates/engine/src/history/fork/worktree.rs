@@ -125,7 +125,7 @@ impl Forks {
         session: &Session,
         at: Option<&MessageId>,
     ) -> Result<ForkFiles, WorktreeError> {
-        let handle = match self.snapshots.access(session, ctx.now)? {
+        let handle = match self.snapshots.open_for_session(session, ctx.now)? {
             SnapshotAccess::Available(handle) => handle,
             SnapshotAccess::Refused(why) => {
                 let session = session.id.clone();

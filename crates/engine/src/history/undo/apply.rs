@@ -5,13 +5,16 @@ use std::sync::Arc;
 
 use fail::fail_point;
 use turnstone_core::id::{ChangeId, OperationId, SessionId};
+use turnstone_core::model::SessionFileDiff;
 use turnstone_core::operation::{HeadTarget, OperationKind, UndoExtent, UndoneChangeSet};
 use turnstone_core::permission::GatedOperation;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::EpochMillis;
-use turnstone_snapshot::{OperationAction, OperationRequest};
+use turnstone_snapshot::{
+    OperationAction, OperationRequest, RestoreError, RestoreReport, SnapshotError,
+};
 use turnstone_store::{
-    Context, ExpiredTurn, FinishedOperation, NewOperation, OperationRow, Store, StoreError,
+    Context, ExpiredTurn, FinishedOperation, NewOperation, OperationRow, Store, StoreError, TurnRow,
 };
 
 use super::operation_json::{
@@ -20,9 +23,17 @@ use super::operation_json::{
 use super::types::{OperationReport, PlannedChangeSet, RootPlan, RootReport, UndoPlan};
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
-use crate::history::session_branch::SessionBranches;
+use crate::history::diff_event_size::event_bytes;
 use crate::history::session_changes::SessionChanges;
+use crate::history::timeline_branch::TimelineBranches;
 use crate::permissions::OperationGates;
+
+/// What the database and its log need to record an operation, apart from its plan.
+const RECORD_BYTES: u64 = 128 << 10;
+/// How often a plan is stored: in the database, in its log, in the report.
+const PLAN_COPIES: u64 = 4;
+/// How often a diff is stored: as an event and as a value, each also in SQLite's own log.
+const DIFF_COPIES: u64 = 4;
 
 /// What a plan needs and has expired.
 enum ExpiredRequirement {
@@ -37,7 +48,7 @@ pub(crate) struct OperationRunner {
     pub(crate) snapshots: Arc<SnapshotHandles>,
     pub(crate) gates: OperationGates,
     pub(crate) changes: SessionChanges,
-    pub(crate) branches: SessionBranches,
+    pub(crate) branches: TimelineBranches,
 }
 
 impl OperationRunner {
@@ -47,27 +58,42 @@ impl OperationRunner {
     ///
     /// [`turnstone_store::StoreError::Busy`] while a turn of the session runs;
     /// [`crate::EngineError::PermissionRefused`] or [`crate::EngineError::PermissionPending`] at the gate (R37). Then
-    /// nothing has changed. Any later failure leaves the operation to recovery.
+    /// nothing has changed. Any later failure leaves the operation to recovery: [`EngineError::Unrecorded`] if
+    /// files have changed.
     pub(crate) fn apply(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
+        self.ensure_idle(ctx, plan)?;
+        self.ensure_room(plan)?;
         // Asking is not what the caller relies on, nor what its key is for.
         self.require_permission(&ctx.without_preconditions(), plan)?;
         let new =
             NewOperation { id: plan.operation.clone(), kind: plan.kind, plan: encode_plan(plan)? };
         let (session, needed) = (plan.session.clone(), plan.moved_change_sets());
-        let relies = plan.relies.clone();
+        let (relies, during_turn) = (plan.relies.clone(), plan.during_turn);
         // Between plan and apply what it needs may have expired; from here on it cannot.
         let write = move |tx: &turnstone_store::Tx<'_>| {
-            if let Some(expired) = tx.expiry().find_expired_change_set(&needed)? {
+            if let Some(expired) = tx.undo_expiry().find_expired_change_set(&needed)? {
                 return Ok(Some(ExpiredRequirement::Turn(expired)));
             }
-            if let Some((operation, at)) = tx.expiry().find_expired_guard(&session, &relies)? {
+            if let Some((operation, at)) = tx.undo_expiry().find_expired_guard(&session, &relies)? {
                 return Ok(Some(ExpiredRequirement::Guard(operation, at)));
             }
-            tx.operations().plan(&session, &new).map(|_| None)
+            match during_turn {
+                true => tx.operations().plan_during_turn(&session, &new),
+                false => tx.operations().plan(&session, &new),
+            }
+            .map(|_| None)
         };
-        match self.store.write(ctx, write).wait()? {
+        let planned = match self.store.write(ctx, write).wait() {
+            // No turn runs, so it is another operation.
+            Err(StoreError::Busy(session)) if self.ensure_idle(ctx, plan).is_ok() => {
+                return Err(EngineError::OperationRunning(session));
+            }
+            planned => planned?,
+        };
+        match planned {
             Some(ExpiredRequirement::Turn(ExpiredTurn { session, turn, at })) => {
-                return Err(EngineError::UndoExpired { session, turn, at });
+                let paths = plan.changes.iter().flat_map(|part| part.paths.clone()).collect();
+                return Err(EngineError::UndoExpired { session, turn, at, paths });
             }
             Some(ExpiredRequirement::Guard(operation, at)) => {
                 return Err(EngineError::GuardExpired { operation, at });
@@ -85,16 +111,26 @@ impl OperationRunner {
     fn execute(&self, ctx: &Context, plan: &UndoPlan) -> Result<OperationReport> {
         let mut roots = Vec::new();
         for root in &plan.roots {
-            roots.push(self.apply_root(ctx, plan, root)?);
+            match self.apply_root(ctx, plan, root) {
+                Ok(report) => roots.push(report),
+                Err(error) => return Err(explain_unrecorded(&plan.build_report(roots), error)),
+            }
             fail_point!("engine::root_applied", |_| {
-                Err(std::io::Error::other("failpoint").into())
+                let error = std::io::Error::other("failpoint");
+                Err(explain_unrecorded(&plan.build_report(roots.clone()), error.into()))
             });
         }
         let report = plan.build_report(roots);
-        // An operation that could restore no file restores nothing else either.
-        let head = match report.without_effect {
-            true => HeadTarget::Stay,
-            false => plan.head.clone(),
+        let recorded = self.finish(ctx, plan, &report);
+        recorded.map(|()| report.clone()).map_err(|error| explain_unrecorded(&report, error))
+    }
+
+    /// Moves the conversation after the files, and stores what was done.
+    fn finish(&self, ctx: &Context, plan: &UndoPlan, report: &OperationReport) -> Result<()> {
+        // An operation that could restore no file, or that left some for another one, moves nothing else.
+        let head = match plan.moves_conversation(report) {
+            true => plan.head.clone(),
+            false => HeadTarget::Stay,
         };
         if let Some(switch) = plan.switch.as_ref().filter(|_| !report.without_effect) {
             self.branches.swap_timeline_messages(ctx, &plan.session, switch)?;
@@ -105,12 +141,11 @@ impl OperationRunner {
             taken: plan
                 .changes
                 .iter()
-                .filter_map(|part| undone_after(plan, part, &report))
+                .filter_map(|part| undone_after(plan, part, report))
                 .collect(),
-            report: encode_report(&report)?,
+            report: encode_report(report)?,
         };
-        self.record(ctx, plan, &report, done)?;
-        Ok(report)
+        self.record(ctx, plan, report, done)
     }
 
     /// Stores what was done; to-dos and grants follow in the same transaction.
@@ -122,7 +157,7 @@ impl OperationRunner {
         done: FinishedOperation,
     ) -> Result<()> {
         let session = self.store.read(ctx, |r| r.sessions().get(&plan.session))?;
-        let todos = plan.todos.clone().filter(|_| !report.without_effect);
+        let todos = plan.todos.clone().filter(|_| plan.moves_conversation(report));
         let withdrawn = report.withdrawn.clone();
         let mut summary = Vec::new();
         let others = plan.also.iter().map(|(other, _)| other);
@@ -133,6 +168,7 @@ impl OperationRunner {
             HeadTarget::To(head) => self.changes.diff_after_head(ctx, &plan.session, head)?,
             HeadTarget::Stay | HeadTarget::Tip => None,
         };
+        let behind = behind.and_then(|diff| self.trim_to_disk(diff));
         let record = move |tx: &turnstone_store::Tx<'_>| {
             if let Some(diff) = &behind {
                 tx.sessions().put_diff(&session.id, diff)?;
@@ -148,6 +184,18 @@ impl OperationRunner {
         };
         self.store.write(ctx, record).wait()?;
         Ok(())
+    }
+
+    /// The diff for clients as far as there is room for it: what was done must be recorded without it, too.
+    fn trim_to_disk(&self, mut diff: Vec<SessionFileDiff>) -> Option<Vec<SessionFileDiff>> {
+        let fits = |diff: &[SessionFileDiff]| {
+            let bytes = event_bytes(diff) as u64;
+            self.snapshots.ensure_disk_space(RECORD_BYTES + DIFF_COPIES * bytes).is_ok()
+        };
+        if !fits(&diff) {
+            diff.iter_mut().for_each(|file| file.patch = None);
+        }
+        fits(&diff).then_some(diff)
     }
 
     fn apply_root(&self, ctx: &Context, plan: &UndoPlan, root: &RootPlan) -> Result<RootReport> {
@@ -181,15 +229,30 @@ impl OperationRunner {
         Ok(Some(open.id))
     }
 
+    /// Refuses a plan while a turn of its session runs; next to other turns, while one of its own turns does.
+    pub(crate) fn ensure_idle(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
+        let turns = self.store.read(ctx, |r| r.turns().list(&plan.session))?;
+        let concerns = |turn: &&TurnRow| !plan.during_turn || plan.turns.contains(&turn.id);
+        match turns.iter().filter(concerns).any(|turn| turn.state.is_open()) {
+            true => Err(StoreError::Busy(plan.session.clone()).into()),
+            false => Ok(()),
+        }
+    }
+
+    /// Refuses a plan that the database has no room for, before anything is stored.
+    ///
+    /// Without this an operation could begin and not be recorded, and a dry run would not foresee it.
+    pub(crate) fn ensure_room(&self, plan: &UndoPlan) -> Result<()> {
+        let plan_bytes = encode_plan(plan)?.to_string().len() as u64;
+        self.snapshots.ensure_disk_space(RECORD_BYTES + PLAN_COPIES * plan_bytes)
+    }
+
     /// Passes the gate for a plan, before it is stored.
     ///
     /// A caller that repeats its request finds the answer to it again, although every repeat has a plan of
     /// its own; the answer counts only if that plan changes the same paths.
     pub(crate) fn require_permission(&self, ctx: &Context, plan: &UndoPlan) -> Result<()> {
-        let busy = self.store.read(ctx, |r| r.turns().list(&plan.session))?;
-        if busy.iter().any(|turn| turn.state.is_open()) {
-            return Err(StoreError::Busy(plan.session.clone()).into());
-        }
+        self.ensure_idle(ctx, plan)?;
         let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
         let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
         let gate = GatedOperation::Revert;
@@ -209,6 +272,22 @@ impl UndoPlan {
             (part.session.clone().unwrap_or_else(|| self.session.clone()), part.change.clone())
         };
         self.changes.iter().filter(moves).map(named).collect()
+    }
+}
+
+/// Says what was done before an error, if files have changed: the error alone reads as if none had.
+fn explain_unrecorded(report: &OperationReport, error: EngineError) -> EngineError {
+    let is_unfinished =
+        matches!(error, EngineError::Snapshot(SnapshotError::Restore(RestoreError::Unfinished(_))));
+    let has_changed = report.roots.iter().any(|root| {
+        let RestoreReport { restored, removed, merged, directories, .. } = &root.report;
+        [restored, removed, merged, directories].iter().any(|paths| !paths.is_empty())
+    });
+    match has_changed || is_unfinished {
+        true => {
+            EngineError::Unrecorded { report: Box::new(report.clone()), source: Box::new(error) }
+        }
+        false => error,
     }
 }
 

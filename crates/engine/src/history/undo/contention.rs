@@ -8,7 +8,8 @@ use turnstone_core::operation::UndoExtent;
 use turnstone_core::rel_path::RelPath;
 use turnstone_store::{ChangeSetRow, Context};
 
-use super::selection::SelectedChangeSet;
+use super::concurrent_writes::find_concurrent_writes;
+use super::selection::ChangeSetUndoState;
 use super::types::{Claimant, ContendedPath};
 use crate::error::Result;
 use crate::history::undo::OperationPlanner;
@@ -18,25 +19,34 @@ impl OperationPlanner {
     pub(crate) fn find_contended_paths(
         &self,
         ctx: &Context,
-        changes: &[SelectedChangeSet],
+        changes: &[ChangeSetUndoState],
     ) -> Result<Vec<ContendedPath>> {
         let mut by_root: BTreeMap<&ChangeRoot, Vec<&ChangeSetRow>> = BTreeMap::new();
-        // A redo needs no check: the paths were told apart by the undo.
+        // A redo needs no check: the undo has already separated the paths.
         for selected in changes.iter().filter(|selected| selected.wanted != UndoExtent::Nothing) {
             by_root.entry(&selected.row.set.root).or_default().push(&selected.row);
         }
         let mut found = Vec::new();
         for (root, rows) in by_root {
-            let (all, claims) = self.changes.list_claims(ctx, &root.store, &rows)?;
+            let (all, claims) = self.changes.list_overlapping_claims(ctx, &root.store, &rows)?;
             let undone: BTreeSet<ChangeId> = rows.iter().map(|row| row.set.id.clone()).collect();
             let mut shared = find_contended(&undone, &claims);
-            let mut meanwhile = self.find_concurrent_writes(ctx, root, &rows)?;
+            let mut meanwhile = find_concurrent_writes(&self.store, ctx, root, &rows)?;
             for path in meanwhile.keys() {
                 shared.entry(path.clone()).or_default();
             }
+            let by_others = |path: &RelPath, claimants: &BTreeSet<ChangeId>| {
+                claimants.len() == 1
+                    && claims.iter().any(|claim| {
+                        claimants.contains(&claim.change) && claim.shared.contains(path)
+                    })
+            };
+            let due = list_due_paths(root, changes);
+            shared.retain(|path, _| due.contains(path));
             for (path, claimants) in shared {
                 found.push(ContendedPath {
                     root: root.clone(),
+                    by_others: by_others(&path, &claimants),
                     operations: meanwhile.remove(&path).unwrap_or_default(),
                     path,
                     claimants: to_claimants(&all, &claimants),
@@ -45,6 +55,21 @@ impl OperationPlanner {
         }
         Ok(found)
     }
+}
+
+/// The paths of a root that are to be undone now. What stays undone, or is redone, is separated already.
+fn list_due_paths<'c>(
+    root: &ChangeRoot,
+    changes: &'c [ChangeSetUndoState],
+) -> BTreeSet<&'c RelPath> {
+    let in_root = changes.iter().filter(|selected| selected.row.set.root == *root);
+    let due = |selected: &'c ChangeSetUndoState| {
+        let paths = selected.row.set.changes.iter().map(|change| &change.path);
+        paths.filter(|path| {
+            selected.wanted.contains_path(path) && !selected.undone.contains_path(path)
+        })
+    };
+    in_root.flat_map(due).collect()
 }
 
 /// What a change set claims.
@@ -56,6 +81,7 @@ pub(crate) fn to_claim(row: &ChangeSetRow) -> Option<ChangeClaim> {
         evidence: row.set.evidence,
         span: (row.span().0.0, row.span().1?.0),
         paths,
+        shared: row.set.trace.iter().flat_map(|trace| trace.shared.iter().cloned()).collect(),
     })
 }
 

@@ -5,27 +5,33 @@ mod apply;
 mod availability;
 mod concurrent_writes;
 mod contention;
+mod imported_files;
+mod lost_window;
+mod missing_directories;
 mod operation_json;
 mod plan;
+mod redo_selection;
 mod redo_steps;
 mod selection;
+mod trace_remarks;
 mod types;
 
 pub(crate) use apply::OperationRunner;
+pub(crate) use concurrent_writes::find_concurrent_writes;
 pub(crate) use contention::to_claim;
 pub use operation_json::{
     CheckpointChange, decode_checkpoint, decode_expired_guards, decode_report, decode_turns,
 };
 pub(crate) use operation_json::{
-    decode_store_operations, encode_branch, encode_checkpoint, encode_plan, encode_report,
-    is_timeline_switch, written_paths,
+    decode_other_turns, decode_plan, decode_store_operations, encode_branch, encode_checkpoint,
+    encode_plan, encode_report, is_timeline_switch, written_paths,
 };
 pub(crate) use plan::OperationPlanner;
 pub(crate) use plan::PathHistory;
-pub(crate) use selection::{OperationSelection, SelectedChangeSet, SideEffects};
+pub(crate) use selection::{ChangeSetUndoState, OperationSelection, SideEffects};
 pub(crate) use selection::{UndoSelection, is_within_turn, list_descendants};
-pub(crate) use types::IMPORTED_REASON;
+pub use trace_remarks::ForeignChanges;
 pub use types::{
-    ContendedPath, OperationReport, RepositoryMove, RootPlan, RootReport, TimelineSwitch,
-    UndoAspect, UndoOptions, UndoPlan, UndoTarget,
+    ContendedPath, LostWindow, MissingCapture, OperationReport, RepositoryMove, RootPlan,
+    RootReport, TimelineSwitch, UndoAspect, UndoOptions, UndoPlan, UndoTarget, UnobservedRoot,
 };

@@ -13,7 +13,7 @@ use turnstone_store::OperationRow;
 
 use super::types::{OperationReport, RootReport, UndoPlan};
 use crate::error::{EngineError, Result};
-use crate::history::session_branch::SessionBranchPlan;
+use crate::history::timeline_branch::SessionBranchPlan;
 
 /// A plan as it is stored: what is looked for often, and all of it.
 #[derive(Serialize, Deserialize)]
@@ -174,7 +174,7 @@ pub(crate) fn is_timeline_switch(operation: &OperationRow) -> Result<bool> {
     Ok(switched && !is_without_effect(operation)?)
 }
 
-/// True if an operation is over and changed nothing, because no file could follow.
+/// True if an operation is complete and changed nothing, because no file could be changed.
 pub(crate) fn is_without_effect(operation: &OperationRow) -> Result<bool> {
     match &operation.done {
         Some(done) if done.taken.is_empty() => {
@@ -225,7 +225,8 @@ pub(crate) fn paths_written_in(
 /// The paths that hold something else since.
 pub(crate) fn written_paths(done: &RootReport) -> impl Iterator<Item = &RelPath> {
     let report = &done.report;
-    report.restored.iter().chain(&report.removed).chain(&report.merged)
+    let files = report.restored.iter().chain(&report.removed).chain(&report.merged);
+    files.chain(&report.directories)
 }
 
 fn decode_json<T: serde::de::DeserializeOwned>(

@@ -1,9 +1,9 @@
-//! Retracing: what an undo took comes back as the undo wrote it down, not from change sets again.
+//! The steps of a redo come from what the undo recorded, not from the change sets again.
 //!
-//! A change set says what a turn did. What an undo took of it may be less: a person had put a part
-//! back before, and that part is theirs. So a path goes from what the undo left to what it found,
-//! and whatever was changed since is merged around as always. If only some of what it took is brought
-//! back, the path goes to what the undo would have left, had it taken the rest alone.
+//! A change set says what a turn did. An undo may have undone less of it: a person had restored a part
+//! before, and that part is theirs. So a redo takes a path from what the undo left to what it found,
+//! and later changes are merged as always. If only some turns of the undo are redone, the path goes to
+//! what an undo of the other turns alone would have left.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -31,7 +31,7 @@ pub(super) struct RedoSteps {
     pub(super) relies: BTreeSet<OperationId>,
 }
 
-/// An operation that took something back, as it is stored.
+/// A stored operation that undid something.
 struct UndoRecord {
     plan: UndoPlan,
     report: OperationReport,
@@ -93,8 +93,8 @@ pub(super) fn find_redo_steps(
     Ok(found)
 }
 
-/// The operation that took a path of a change set back and has not let go of it since.
-fn find_undoing_operation(
+/// The operation that undid a path of a change set, if no later one has redone it.
+pub(super) fn find_undoing_operation(
     operations: &[OperationRow],
     change: &ChangeId,
     path: &RelPath,
@@ -149,7 +149,7 @@ struct ReverseStep {
 
 impl UndoRecord {
     /// The step from what this operation left to what it would have left without these change sets;
-    /// `None` if change sets give the same, or it is unknown. `is_held` says of which change sets it
+    /// `None` if change sets give the same, or it is unknown. `is_held` tells for which change sets it
     /// still holds what it took.
     fn reverse_step(
         &self,
@@ -249,11 +249,13 @@ impl ChangeSetCache<'_> {
             let Some(row) = self.find_row(&name, &part.change)? else { continue };
             let turn = row.set.turn.clone();
             if !self.expired.contains_key(&name) {
-                let expired = self.store.read(self.ctx, |r| r.expiry().expired_turns(&name))?;
+                let expired =
+                    self.store.read(self.ctx, |r| r.undo_expiry().expired_turns(&name))?;
                 self.expired.insert(name.clone(), expired);
             }
             if let Some(at) = self.expired.get(&name).and_then(|expired| expired.get(&turn)) {
-                return Err(EngineError::UndoExpired { session: name, turn, at: *at });
+                let (at, paths) = (*at, part.paths.clone());
+                return Err(EngineError::UndoExpired { session: name, turn, at, paths });
             }
         }
         Ok(())

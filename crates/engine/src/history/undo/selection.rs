@@ -12,16 +12,15 @@ use turnstone_core::permission::PermissionRule;
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::revert::merge_todos;
 use turnstone_core::time::LogCursor;
-use turnstone_store::{ChangeSetRow, Context, OperationRow, ReadTx, Store, StoreError, TurnRow};
+use turnstone_store::{ChangeSetRow, Context, ReadTx, Store, StoreError, TurnRow};
 
-use super::operation_json::{decode_other_turns, decode_turns, is_without_effect};
 use super::types::{TimelineSwitch, UndoAspect, UndoOptions, UndoTarget};
 use crate::error::{EngineError, Result};
 use crate::history::session_changes::SessionChanges;
 use crate::history::timeline::Timeline;
 
-/// A change set, how much of it is undone, and how much is to be.
-pub(crate) struct SelectedChangeSet {
+/// A change set with how much of it is undone now, and how much should be.
+pub(crate) struct ChangeSetUndoState {
     pub(crate) row: ChangeSetRow,
     /// The turn of the session it belongs to: its own, or the one that began its session.
     pub(crate) turn: TurnId,
@@ -36,7 +35,7 @@ pub(crate) struct OperationSelection {
     /// Turns of other sessions.
     pub(crate) other_turns: Vec<(SessionId, TurnId)>,
     /// Closed change sets of the turns and of the sessions they began, oldest first.
-    pub(crate) changes: Vec<SelectedChangeSet>,
+    pub(crate) changes: Vec<ChangeSetUndoState>,
     pub(crate) head: HeadTarget,
     pub(crate) side_effects: SideEffects,
 }
@@ -48,6 +47,8 @@ pub(crate) struct SideEffects {
     pub(crate) withdrawn: Vec<PermissionRule>,
     pub(crate) switch: Option<TimelineSwitch>,
     pub(crate) not_covered: Vec<(ChangeRoot, RelPath, String)>,
+    /// Files of imported turns outside of the directory of their session.
+    pub(crate) outside: Vec<String>,
 }
 
 /// Selects the turns and change sets an operation is about.
@@ -93,7 +94,7 @@ impl UndoSelection {
         for selected in &mut changes {
             selected.wanted = UndoExtent::All;
         }
-        let side_effects = match scope {
+        let mut side_effects = match scope {
             UndoAspect::Both | UndoAspect::Conversation if is_whole => {
                 self.find_side_effects(ctx, session, &chosen, StepDirection::Undo)?
             }
@@ -101,6 +102,11 @@ impl UndoSelection {
                 SideEffects::default()
             }
         };
+        if scope != UndoAspect::Conversation {
+            let files = self.list_files_of_imported(ctx, session, &line, &chosen)?;
+            side_effects.not_covered.extend(files.inside);
+            side_effects.outside.extend(files.outside);
+        }
         let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
         Ok(OperationSelection {
             kind: OperationKind::Undo,
@@ -112,65 +118,14 @@ impl UndoSelection {
         })
     }
 
-    /// Selects what a redo is about: the newest undo that was not redone.
-    pub(crate) fn select_redo(
+    /// To-dos of turns that are redone (R20).
+    pub(super) fn redo_side_effects(
         &self,
         ctx: &Context,
         session: &SessionId,
-        which: &UndoTarget,
-        options: &UndoOptions,
-    ) -> Result<OperationSelection> {
-        let scope = options.scope;
-        let (line, operations) = self
-            .store
-            .read(ctx, |r| Ok((Timeline::read(r, session)?, r.operations().list(session)?)))?;
-        let mut chosen =
-            select_turns(&line, session, which, || find_last_undone(&line, &operations))?;
-        if chosen.is_empty() {
-            return Err(EngineError::NothingToRedo(session.clone()));
-        }
-        let wanted = match options.other_turns.as_slice() {
-            [] => find_companion_turns(&operations, &chosen)?,
-            also => also.to_vec(),
-        };
-        let also = add_turns(session, &line.turns, &mut chosen, &wanted)?;
-        let mut changes = self.select_change_sets(ctx, session, &chosen, &also, scope)?;
-        // What a branch has hidden is reached by a jump, not by a redo.
-        changes.retain(|selected| {
-            is_selected(&line, which, &selected.row)
-                && line.contains_change_set(session, &selected.row)
-        });
-        for selected in &mut changes {
-            selected.wanted = UndoExtent::Nothing;
-        }
-        // The first turn behind the head that is not redone stays undone.
-        let hidden = line.after_head();
-        let is_chosen = |turn: &&&TurnRow| chosen.iter().any(|one| one.id == turn.id);
-        let next = hidden.iter().find(|turn| !is_chosen(turn));
-        let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
-        let brought = is_whole && hidden.iter().any(|turn| is_chosen(&turn));
-        let head = match (scope, brought, next) {
-            (UndoAspect::Files, ..) | (_, false, _) => HeadTarget::Stay,
-            (_, true, None) => HeadTarget::Tip,
-            (_, true, Some(next)) => {
-                HeadTarget::To(SessionHead { message: next.message.clone(), part: None })
-            }
-        };
-        let side_effects = match head {
-            HeadTarget::Stay => SideEffects::default(),
-            HeadTarget::Tip | HeadTarget::To(_) => {
-                self.find_side_effects(ctx, session, &chosen, StepDirection::Redo)?
-            }
-        };
-        let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
-        Ok(OperationSelection {
-            kind: OperationKind::Redo,
-            turns,
-            other_turns: also,
-            changes,
-            head,
-            side_effects,
-        })
+        turns: &[&TurnRow],
+    ) -> Result<SideEffects> {
+        self.find_side_effects(ctx, session, turns, StepDirection::Redo)
     }
 
     /// To-dos and grants of turns that are undone or redone (R20).
@@ -235,14 +190,14 @@ impl UndoSelection {
     }
 
     /// The change sets of turns and of those of other sessions that go with them.
-    fn select_change_sets(
+    pub(super) fn select_change_sets(
         &self,
         ctx: &Context,
         session: &SessionId,
         turns: &[&TurnRow],
         also: &[(SessionId, TurnId)],
         scope: UndoAspect,
-    ) -> Result<Vec<SelectedChangeSet>> {
+    ) -> Result<Vec<ChangeSetUndoState>> {
         if scope == UndoAspect::Conversation {
             return Ok(Vec::new());
         }
@@ -264,7 +219,7 @@ impl UndoSelection {
 }
 
 /// The turns that are meant, oldest first.
-fn select_turns<'l>(
+pub(super) fn select_turns<'l>(
     line: &'l Timeline,
     session: &SessionId,
     which: &UndoTarget,
@@ -288,7 +243,7 @@ fn select_turns<'l>(
 }
 
 /// Tells whether a change set is among what is meant, given that its turn is.
-fn is_selected(line: &Timeline, which: &UndoTarget, row: &ChangeSetRow) -> bool {
+pub(super) fn is_selected(line: &Timeline, which: &UndoTarget, row: &ChangeSetRow) -> bool {
     let part = row.set.part.as_ref();
     match which {
         UndoTarget::Last | UndoTarget::Turn(_) | UndoTarget::From(_) => true,
@@ -307,7 +262,7 @@ fn find_turn<'t>(turns: &'t [TurnRow], session: &SessionId, id: &TurnId) -> Resu
 }
 
 /// Adds further turns to the chosen ones; returns those of other sessions.
-fn add_turns<'t>(
+pub(super) fn add_turns<'t>(
     session: &SessionId,
     turns: &'t [TurnRow],
     chosen: &mut Vec<&'t TurnRow>,
@@ -322,53 +277,6 @@ fn add_turns<'t>(
     }
     chosen.sort_by_key(|turn| turn.span.0);
     Ok(others)
-}
-
-/// The turns of other sessions that the newest undo of these turns took along.
-fn find_companion_turns(
-    operations: &[OperationRow],
-    chosen: &[&TurnRow],
-) -> Result<Vec<(SessionId, TurnId)>> {
-    for operation in operations.iter().rev().filter(|it| it.kind == OperationKind::Undo) {
-        let turns = decode_turns(operation)?;
-        if chosen.iter().any(|one| turns.contains(&one.id)) {
-            return decode_other_turns(operation);
-        }
-    }
-    Ok(Vec::new())
-}
-
-/// The turns of the newest undo that was not redone.
-fn find_last_undone<'t>(
-    line: &'t Timeline,
-    operations: &[OperationRow],
-) -> Result<Vec<&'t TurnRow>> {
-    let mut remaining: Vec<Vec<TurnId>> = Vec::new();
-    for operation in operations.iter().filter(|operation| operation.done.is_some()) {
-        if is_without_effect(operation)? {
-            continue;
-        }
-        match operation.kind {
-            OperationKind::Undo => remaining.push(decode_turns(operation)?),
-            OperationKind::Redo => {
-                let back = decode_turns(operation)?;
-                for undone in &mut remaining {
-                    undone.retain(|turn| !back.contains(turn));
-                }
-            }
-            // What was behind the head is hidden, or the session stands elsewhere: what was taken
-            // back before is no longer what comes next.
-            OperationKind::Branch | OperationKind::Jump => remaining.clear(),
-            OperationKind::Checkpoint | OperationKind::Expire | OperationKind::Forget => {}
-        }
-    }
-    let last = remaining.into_iter().rev().find(|undone| !undone.is_empty()).unwrap_or_default();
-    let found: Vec<&TurnRow> = line.turns.iter().filter(|turn| last.contains(&turn.id)).collect();
-    // A head that was set without an undo: the first turn behind it.
-    Ok(match found.is_empty() {
-        true => line.after_head().into_iter().take(1).collect(),
-        false => found,
-    })
 }
 
 /// Every session that was begun by this one, or by one of those.

@@ -12,26 +12,26 @@ use turnstone_store::{Context, RedactionReport, StoreError};
 
 use super::plan::{ForgetPlan, collect_lines};
 use crate::error::Result;
-use crate::maintenance::forget::Forgets;
+use crate::maintenance::forget::PathErasure;
 
 /// What was forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct ForgetReport {
     /// Captures that were rewritten.
     pub captures: usize,
-    /// What was starred out in the ledger.
+    /// What was starred out in the database.
     pub ledger: RedactionReport,
     /// Spilled outputs in which something was.
     pub outputs: usize,
 }
 
-impl Forgets {
-    /// Forgets what a plan names. After a crash, [`crate::Maintenance::recover_all`] goes on.
+impl PathErasure {
+    /// Removes what a plan names. After a crash, [`crate::Maintenance::recover_all`] continues.
     ///
     /// # Errors
     ///
     /// [`crate::EngineError::PermissionRefused`] or [`crate::EngineError::PermissionPending`] at the gate, and nothing has
-    /// changed; or a store or the ledger refused: what is left is done by recovery, or by asking again.
+    /// changed; or a store or the database refused: what is left is done by recovery, or by asking again.
     pub fn apply(&self, ctx: &Context, plan: &ForgetPlan) -> Result<ForgetReport> {
         self.require_permission(ctx, plan)?;
         let handle = self.snapshots.of_root(&plan.root, ctx.now)?;
@@ -83,6 +83,7 @@ impl Forgets {
         handle: &SnapshotHandle,
         patterns: &[String],
     ) -> Result<ForgetReport> {
+        self.traces.remove_closed(&self.store, ctx)?;
         let words = collect_lines(handle, &handle.reader().list_forgettable(patterns)?)?;
         let mut done = ForgetReport::default();
         for path in self.find_outputs_containing(&words)? {

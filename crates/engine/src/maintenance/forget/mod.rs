@@ -1,12 +1,12 @@
-//! Forgetting: the bytes of paths leave captures, ledger, search and spilled output (R20).
+//! Forgetting: the bytes of paths leave captures, database, search and spilled output (R20).
 //!
 //! Owns the order: the store records what is to go, then each session that changed such a
-//! path says so, then every text that holds a line of it is starred out, and the captures go last,
+//! path says so, then every text that holds a line of it is masked, and the captures are rewritten last,
 //! because the lines come from them. A process that finds it recorded continues. Backups are not touched.
 
 mod apply;
 mod plan;
 
 pub use apply::ForgetReport;
-pub use plan::Forgets;
+pub use plan::PathErasure;
 pub use plan::{AffectedSession, ForgetPlan};

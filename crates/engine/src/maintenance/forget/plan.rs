@@ -13,8 +13,10 @@ use turnstone_store::{Context, RedactionReport, Store};
 
 use crate::captures::session_coverage::change_root_of;
 use crate::captures::snapshot_handles::SnapshotHandles;
+use crate::captures::trace::TraceFiles;
 use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
+use crate::maintenance::folder_entries::list_entries;
 use crate::permissions::OperationGates;
 
 /// Shorter lines are too common to be a secret.
@@ -42,11 +44,11 @@ pub struct ForgetPlan {
     pub sessions: Vec<AffectedSession>,
     /// What the captures hold of them.
     pub captured: ForgettableVersions,
-    /// Events, texts and values of the ledger that hold a line of them.
+    /// Events, texts and values of the database that hold a line of them.
     pub ledger: RedactionReport,
     /// Spilled outputs that do.
     pub outputs: Vec<PathBuf>,
-    /// Copies of the ledger, which are not touched.
+    /// Copies of the database, which are not touched.
     pub backups: Vec<PathBuf>,
 }
 
@@ -60,21 +62,22 @@ impl ForgetPlan {
     /// True if there is nothing to forget.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.captured.versions.is_empty() && self.sessions.is_empty()
+        self.captured.versions.is_empty() && self.sessions.is_empty() && self.ledger.answers == 0
     }
 }
 
-/// Forgetting: removes the bytes of paths from captures, ledger and output.
+/// Forgetting: removes the bytes of paths from captures, database and output.
 #[derive(Clone)]
-pub struct Forgets {
+pub struct PathErasure {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
     pub(crate) gates: OperationGates,
     pub(crate) data: PathBuf,
+    pub(crate) traces: TraceFiles,
 }
 
-impl Forgets {
+impl PathErasure {
     /// Says what would be forgotten of the root that holds `directory`; changes nothing.
     ///
     /// # Errors
@@ -176,18 +179,6 @@ fn check_pattern(pattern: &str) -> Result<()> {
 }
 
 fn list_files(folder: &Path) -> Result<Vec<PathBuf>> {
-    let entries = match fs_err::read_dir(folder) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error.into()),
-    };
-    let mut found = Vec::new();
-    for entry in entries {
-        let entry = entry?;
-        if entry.file_type()?.is_file() {
-            found.push(entry.path());
-        }
-    }
-    found.sort();
-    Ok(found)
+    let files = list_entries(folder)?.into_iter().filter(|(_, kind)| kind.is_file());
+    Ok(files.map(|(path, _)| path).collect())
 }

@@ -23,7 +23,7 @@ use crate::projects::repository::Repositories;
 /// How many names are tried.
 const MAX_NAME_ATTEMPTS: usize = 26;
 /// What the branches of worktrees begin with.
-const BRANCH_PREFIX: &str = "opencode/";
+const BRANCH_PREFIX: &str = "turnstone/";
 
 /// A worktree to be made.
 #[derive(Clone, Debug, Default)]
@@ -41,7 +41,7 @@ pub struct WorktreeRequest {
 pub struct WorktreeInfo {
     /// Its name.
     pub name: String,
-    /// Its branch, as `opencode/name`; none if it has a commit only.
+    /// Its branch, as `turnstone/name`; none if it has a commit only.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub branch: Option<String>,
     /// Where it is.
@@ -104,9 +104,7 @@ impl Worktrees {
         new: &WorktreeRequest,
     ) -> Result<CreatedWorktree, WorktreeError> {
         let found = self.records.get(ctx, project)?;
-        let git = self.open_project_repository(&found)?;
-        let from = git.history().find_commit(new.from.as_deref().unwrap_or("HEAD"))?;
-        let from = from.ok_or_else(|| WorktreeError::NoCommit(project.clone()))?;
+        let (git, from) = self.find_starting_commit(&found, new)?;
         let made = self.choose_name(ctx, &git, &found, new)?;
         let note = made.clone();
         self.records.modify(ctx, project, move |it| it.worktrees.push(note.clone()))?;
@@ -122,6 +120,31 @@ impl Worktrees {
         Ok(made)
     }
 
+    /// Checks that a worktree of `project` can be created: there is a repository, and the commit to begin
+    /// with. Nothing is stored, so `project` may be a derived one.
+    ///
+    /// # Errors
+    ///
+    /// [`WorktreeError::NotGit`], [`WorktreeError::NoCommit`], or git could not tell.
+    pub fn check_source(
+        &self,
+        project: &Project,
+        new: &WorktreeRequest,
+    ) -> Result<(), WorktreeError> {
+        self.find_starting_commit(project, new).map(drop)
+    }
+
+    fn find_starting_commit(
+        &self,
+        project: &Project,
+        new: &WorktreeRequest,
+    ) -> Result<(Git, String), WorktreeError> {
+        let git = self.open_project_repository(project)?;
+        let from = git.history().find_commit(new.from.as_deref().unwrap_or("HEAD"))?;
+        let from = from.ok_or_else(|| WorktreeError::NoCommit(project.id.clone()))?;
+        Ok((git, from))
+    }
+
     /// Records that a worktree has all its files: clients get an event, sessions may begin there.
     pub(crate) fn record_ready(
         &self,
@@ -133,8 +156,8 @@ impl Worktrees {
         let info = WorktreeInfo::from(&ready);
         let (name, branch) = (ready.name.clone(), ready.branch.clone());
         let outcome = WorktreeOutcome::Ready { name, branch };
-        let news = WorktreeCreationEvent { directory: ready.directory.clone(), outcome };
-        self.record_outcome(ctx, project, news, move |project| {
+        let event = WorktreeCreationEvent { directory: ready.directory.clone(), outcome };
+        self.record_outcome(ctx, project, event, move |project| {
             project.worktrees.retain(|one| one.directory != ready.directory);
             if !project.sandboxes.contains(&ready.directory) {
                 project.sandboxes.push(ready.directory.clone());
@@ -154,10 +177,10 @@ impl Worktrees {
     ) -> Result<()> {
         let directory = made.directory.clone();
         let outcome = WorktreeOutcome::Failed { message: why.to_owned() };
-        let news = WorktreeCreationEvent { directory: directory.clone(), outcome };
+        let event = WorktreeCreationEvent { directory: directory.clone(), outcome };
         // Nothing came of it: nothing is left to know. What cannot be looked at may be there.
         let is_gone = !Path::new(&directory).try_exists().unwrap_or(true);
-        self.record_outcome(ctx, project, news, move |project| {
+        self.record_outcome(ctx, project, event, move |project| {
             project.worktrees.retain(|one| !is_gone || one.directory != directory);
         })
     }
@@ -167,7 +190,7 @@ impl Worktrees {
         &self,
         ctx: &Context,
         project: &ProjectId,
-        news: WorktreeCreationEvent,
+        event: WorktreeCreationEvent,
         change: impl Fn(&mut Project) + Send + 'static,
     ) -> Result<()> {
         let (id, now) = (project.clone(), Number::from(ctx.now.0));
@@ -176,7 +199,7 @@ impl Worktrees {
                 change(project);
                 project.time.updated = now.clone();
             })?;
-            tx.projects().announce_worktree(&id, &news)
+            tx.projects().announce_worktree(&id, &event)
         };
         Ok(self.store.write(ctx, note).wait()?)
     }
@@ -233,19 +256,14 @@ impl Worktrees {
         fs_err::canonicalize(folder)
     }
 
-    /// The worktrees of a project: those Turnstone made, then those others made.
+    /// The worktrees of a project, stored or derived: those Turnstone made, then those others made.
     ///
     /// # Errors
     ///
     /// See [`WorktreeError`].
-    pub fn list(
-        &self,
-        ctx: &Context,
-        project: &ProjectId,
-    ) -> Result<Vec<WorktreeInfo>, WorktreeError> {
-        let project = self.records.get(ctx, project)?;
+    pub fn list(&self, project: &Project) -> Result<Vec<WorktreeInfo>, WorktreeError> {
         let mut found: Vec<WorktreeInfo> = project.worktrees.iter().map(Into::into).collect();
-        let git = match self.open_project_repository(&project) {
+        let git = match self.open_project_repository(project) {
             Err(WorktreeError::NotGit(_)) => return Ok(found),
             git => git?,
         };

@@ -20,7 +20,7 @@ pub enum WorktreeError {
     /// Every name that was tried is taken.
     #[error("no free worktree name similar to {0}")]
     NoName(String),
-    /// Nobody of ours made this directory: it is not ours to change.
+    /// Turnstone did not create this directory and does not change it.
     #[error("{} is not a worktree that Turnstone created", .0.display())]
     NotOurs(PathBuf),
     /// It is the project's own directory.
@@ -72,7 +72,7 @@ pub enum WorktreeError {
     /// `git` refused.
     #[error(transparent)]
     Git(#[from] GitError),
-    /// Ledger, snapshot store or disk refused.
+    /// The database, a snapshot store or the disk refused.
     #[error(transparent)]
     Engine(#[from] EngineError),
 }

@@ -28,6 +28,18 @@ pub enum FileError {
         /// What is there now.
         now: Box<FileStamp>,
     },
+    /// No file can have this path: it is empty, or a name in it is followed by `/` though it is a file.
+    #[error("{path:?} is not the path of a file")]
+    InvalidPath {
+        /// The path.
+        path: PathBuf,
+    },
+    /// One request names a file twice.
+    #[error("{path} is named twice")]
+    NamedTwice {
+        /// The file.
+        path: PathBuf,
+    },
     /// The path leads out of the root: it is not ours to write.
     #[error("{path} is outside of the project")]
     Outside {

@@ -10,5 +10,5 @@ mod write;
 pub use error::FileError;
 pub use lock::FileLock;
 pub use read::{FileReadResult, FileStamp};
-pub(crate) use read_stamps::ReadStamps;
+pub(crate) use read_stamps::{ReadStamps, stamp_file_path};
 pub use write::{FileWriteReport, FileWriteRequest, WritePrecondition};

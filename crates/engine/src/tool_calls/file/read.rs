@@ -1,6 +1,7 @@
 //! What a session sees of a file, and when.
 
 use std::ffi::OsStr;
+use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,8 +16,10 @@ use turnstone_snapshot::{PathState, SnapshotHandle};
 use turnstone_store::Context;
 
 use super::error::FileError;
+use super::read_stamps::StampOrder;
 use crate::captures::session_coverage::{PathLocation, SnapshotAccess, locate_path};
 use crate::error::EngineError;
+use crate::permissions::is_link_circle;
 use crate::tool_calls::tracked_call::ToolCalls;
 
 /// A file at a moment.
@@ -64,6 +67,23 @@ impl LocatedFile {
     }
 }
 
+/// True for a path that no file can have, as the system sees it: through a file, or in a circle of links.
+fn leads_nowhere(path: &Path) -> io::Result<bool> {
+    use io::ErrorKind::{InvalidFilename, InvalidInput, NotADirectory};
+    let error = match fs_err::symlink_metadata(path) {
+        Ok(found) => return Ok(found.is_symlink() && is_link_circle(path)?),
+        Err(error) => error,
+    };
+    let is_impossible = [InvalidFilename, InvalidInput, NotADirectory].contains(&error.kind());
+    Ok(is_impossible || is_link_circle(path)?)
+}
+
+/// True for a path that names a file, as far as that can be seen without looking.
+fn is_file_path(path: &Path) -> bool {
+    let bytes = path.as_os_str().as_bytes();
+    !bytes.is_empty() && !bytes.contains(&0) && !bytes.ends_with(b"/")
+}
+
 pub(super) fn make_stamp(seen: &PathState, now: EpochMillis) -> FileStamp {
     FileStamp { image: seen.image, modified: seen.modified.map(EpochMillis), seen: now }
 }
@@ -73,7 +93,7 @@ impl ToolCalls {
     ///
     /// # Errors
     ///
-    /// [`FileError::Outside`] and [`FileError::NotCovered`]: nothing is remembered.
+    /// [`FileError::Outside`], [`FileError::NotCovered`] and [`FileError::InvalidPath`]: nothing is remembered.
     pub fn read_file(
         &self,
         ctx: &Context,
@@ -88,20 +108,24 @@ impl ToolCalls {
         Ok(FileReadResult { path: placed.real, bytes: seen.bytes, stamp })
     }
 
-    /// What a session saw of a file last, if it did.
+    /// How many bytes a file has, before it is read; none if there is no such file.
     ///
     /// # Errors
     ///
     /// As [`Self::read_file`].
-    pub fn find_read_stamp(
+    pub fn measure_file(
         &self,
         ctx: &Context,
         session: &SessionId,
         path: &Path,
-    ) -> Result<Option<FileStamp>, FileError> {
+    ) -> Result<u64, FileError> {
         let owner = self.store.read(ctx, |r| r.sessions().get(session))?;
         let placed = self.locate_file(ctx, &owner, path)?;
-        Ok(self.read_stamps.find(session, &placed.real)?)
+        match fs_err::symlink_metadata(&placed.real) {
+            Ok(found) => Ok(found.len()),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(0),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Remembers what a session saw, for every process of the data directory.
@@ -114,13 +138,13 @@ impl ToolCalls {
     ) {
         // A disk that is full must not make reading impossible: this process knows it all the same,
         // and another one asks for the file to be read again.
-        let is_first = self.read_stamps.put(session, file, stamp).unwrap_or(false);
-        if is_first {
+        let order = self.read_stamps.record(session, file, stamp);
+        if matches!(order, Ok(StampOrder::First)) {
             let is_there = |one: &SessionId| {
                 let found = self.store.read(ctx, |r| r.sessions().find(one))?;
                 Ok::<_, EngineError>(found.is_some())
             };
-            // What cannot be removed now goes another time.
+            // What cannot be removed now is removed another time.
             self.read_stamps.remove_deleted_sessions(is_there).ok();
         }
     }
@@ -133,8 +157,11 @@ impl ToolCalls {
         path: &Path,
     ) -> Result<LocatedFile, FileError> {
         let directory = Path::new(&session.directory);
+        if !is_file_path(path) || leads_nowhere(&directory.join(path))? {
+            return Err(FileError::InvalidPath { path: path.to_owned() });
+        }
         let outside = || FileError::Outside { path: directory.join(path) };
-        let handle = match self.snapshots.access(session, ctx.now)? {
+        let handle = match self.snapshots.open_for_session(session, ctx.now)? {
             SnapshotAccess::Available(handle) => handle,
             SnapshotAccess::Refused(error) => {
                 let reason = error.to_string();

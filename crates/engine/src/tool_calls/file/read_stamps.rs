@@ -1,5 +1,5 @@
 //! What each session saw of each file, kept in the data directory: one file for each session, one
-//! line for each look.
+//! line for each stamp.
 //!
 //! It is a hint and no history: no event is written and nothing is synced. A line that a power cut
 //! took, or a file that is gone, means that something is read again, never that a save is missed: an
@@ -27,6 +27,18 @@ const MAX_FILES: usize = 10_000;
 /// The longest first line a file may have.
 const MAX_HEADER_BYTES: u64 = 256;
 
+/// The folder in the data directory.
+const FOLDER: &str = "sight";
+
+/// The file with what a session saw, in a data directory.
+pub(crate) fn stamp_file_path(data: &Path, session: &SessionId) -> PathBuf {
+    data.join(FOLDER).join(stamp_file_name(session))
+}
+
+fn stamp_file_name(session: &SessionId) -> String {
+    BlobHash::of(session.as_str().as_bytes()).hex()
+}
+
 /// What the sessions of a data directory saw, shared by all its processes.
 #[derive(Debug)]
 pub(crate) struct ReadStamps {
@@ -47,11 +59,18 @@ struct SessionStamps {
     files: BTreeMap<PathBuf, FileStamp>,
 }
 
-/// One look.
+/// One recorded stamp.
 #[derive(Serialize, Deserialize)]
 struct StampLine {
     path: StampPath,
     stamp: FileStamp,
+}
+
+/// Whether a stamp is the first one of its session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum StampOrder {
+    First,
+    Later,
 }
 
 /// A path: text where it is UTF-8, otherwise bytes.
@@ -68,7 +87,7 @@ impl ReadStamps {
     }
 
     fn with_limit(data: &Path, limit: usize) -> Self {
-        Self { folder: data.join("sight"), limit, by_session: Mutex::default() }
+        Self { folder: data.join(FOLDER), limit, by_session: Mutex::default() }
     }
 
     fn lock(&self) -> MutexGuard<'_, BTreeMap<SessionId, SessionStamps>> {
@@ -77,7 +96,7 @@ impl ReadStamps {
 
     /// The name of a session's file is made of its id and is not the id (R46).
     fn path_of(&self, session: &SessionId) -> PathBuf {
-        self.folder.join(BlobHash::of(session.as_str().as_bytes()).hex())
+        self.folder.join(stamp_file_name(session))
     }
 
     /// What a session saw of a file last, in whichever process.
@@ -95,17 +114,17 @@ impl ReadStamps {
         Ok(known.files.get(file).cloned())
     }
 
-    /// Remembers a look. True if it is the first that is known of its session.
+    /// Records what a session saw of a file.
     ///
     /// # Errors
     ///
     /// This process remembers it; others may have to read the file again.
-    pub(super) fn put(
+    pub(super) fn record(
         &self,
         session: &SessionId,
         file: PathBuf,
         stamp: FileStamp,
-    ) -> io::Result<bool> {
+    ) -> io::Result<StampOrder> {
         let mut all = self.lock();
         let known = all.entry(session.clone()).or_default();
         let opened = self.open(session);
@@ -123,7 +142,7 @@ impl ReadStamps {
         } else {
             known.append(&mut open, &line)?;
         }
-        Ok(is_first)
+        Ok(if is_first { StampOrder::First } else { StampOrder::Later })
     }
 
     /// The file of a session, created if it does not exist, under an exclusive lock.
@@ -264,7 +283,7 @@ mod tests {
 
     use super::*;
 
-    fn seen(at: i64) -> FileStamp {
+    fn stamp_at(at: i64) -> FileStamp {
         FileStamp { image: PathImage::Absent, modified: None, seen: EpochMillis(at) }
     }
 
@@ -282,8 +301,8 @@ mod tests {
             rng = rng.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
             let path = PathBuf::from(format!("/w/{}", (rng >> 33) % 4));
             let who = &two[(rng >> 40) as usize % 2];
-            who.put(&id("a"), path.clone(), seen(at)).expect("put");
-            table.insert(path, seen(at));
+            who.record(&id("a"), path.clone(), stamp_at(at)).expect("recorded");
+            table.insert(path, stamp_at(at));
             for (path, stamp) in &table {
                 let found = two[at as usize % 2].find(&id("a"), path).expect("read");
                 assert_eq!(found.as_ref(), Some(stamp), "{at}");
@@ -296,52 +315,55 @@ mod tests {
     #[test]
     fn oldest_stamp_is_evicted_first() {
         let dir = tempfile::tempdir().expect("temp dir");
-        let sights = ReadStamps::with_limit(dir.path(), 2);
+        let stamps = ReadStamps::with_limit(dir.path(), 2);
         for (at, path) in ["/a", "/b", "/c"].iter().enumerate() {
-            sights.put(&id("a"), PathBuf::from(path), seen(at as i64)).expect("put");
+            stamps.record(&id("a"), PathBuf::from(path), stamp_at(at as i64)).expect("recorded");
         }
-        assert_eq!(sights.find(&id("a"), Path::new("/a")).expect("read"), None);
-        assert_eq!(sights.find(&id("a"), Path::new("/c")).expect("read"), Some(seen(2)));
+        assert_eq!(stamps.find(&id("a"), Path::new("/a")).expect("read"), None);
+        assert_eq!(stamps.find(&id("a"), Path::new("/c")).expect("read"), Some(stamp_at(2)));
     }
 
     #[test]
     fn truncated_line_loses_one_stamp_and_non_utf8_paths_survive() {
         let dir = tempfile::tempdir().expect("temp dir");
         let odd = PathBuf::from(OsString::from_vec(b"/w/\xff".to_vec()));
-        let sights = ReadStamps::new(dir.path());
-        sights.put(&id("a"), odd.clone(), seen(1)).expect("put");
-        let path = sights.path_of(&id("a"));
+        let stamps = ReadStamps::new(dir.path());
+        stamps.record(&id("a"), odd.clone(), stamp_at(1)).expect("recorded");
+        let path = stamps.path_of(&id("a"));
         let mut text = fs_err::read(&path).expect("read");
         text.extend(br#"{"path":"/w/half","sta"#);
         fs_err::write(&path, text).expect("written");
         let other = ReadStamps::new(dir.path());
-        assert_eq!(other.find(&id("a"), &odd).expect("read"), Some(seen(1)));
-        other.put(&id("a"), PathBuf::from("/w/next"), seen(2)).expect("put");
-        for (path, wanted) in [("/w/half", None), ("/w/next", Some(seen(2)))] {
-            for sights in [&sights, &other, &ReadStamps::new(dir.path())] {
-                assert_eq!(sights.find(&id("a"), Path::new(path)).expect("read"), wanted, "{path}");
+        assert_eq!(other.find(&id("a"), &odd).expect("read"), Some(stamp_at(1)));
+        other.record(&id("a"), PathBuf::from("/w/next"), stamp_at(2)).expect("recorded");
+        for (path, wanted) in [("/w/half", None), ("/w/next", Some(stamp_at(2)))] {
+            for stamps in [&stamps, &other, &ReadStamps::new(dir.path())] {
+                assert_eq!(stamps.find(&id("a"), Path::new(path)).expect("read"), wanted, "{path}");
             }
         }
-        // A first line that makes no sense costs everything, and is written again.
+        // An invalid first line makes all stamps unreadable; the next stamp writes the file again.
         fs_err::write(&path, "nonsense").expect("written");
         let third = ReadStamps::new(dir.path());
         assert_eq!(third.find(&id("a"), &odd).expect("read"), None);
-        third.put(&id("a"), odd.clone(), seen(3)).expect("put");
-        assert_eq!(sights.find(&id("a"), &odd).expect("read"), Some(seen(3)));
+        third.record(&id("a"), odd.clone(), stamp_at(3)).expect("recorded");
+        assert_eq!(stamps.find(&id("a"), &odd).expect("read"), Some(stamp_at(3)));
     }
 
     #[test]
     fn stamps_of_deleted_sessions_are_removed() {
         let dir = tempfile::tempdir().expect("temp dir");
-        let sights = ReadStamps::new(dir.path());
-        assert!(sights.put(&id("a"), PathBuf::from("/f"), seen(1)).expect("put"), "the first");
-        assert!(!sights.put(&id("a"), PathBuf::from("/g"), seen(1)).expect("put"));
-        assert!(sights.put(&id("b"), PathBuf::from("/f"), seen(1)).expect("put"));
-        sights
+        let stamps = ReadStamps::new(dir.path());
+        let record = |session: &str, path: &str| {
+            stamps.record(&id(session), PathBuf::from(path), stamp_at(1)).expect("recorded")
+        };
+        assert_eq!(record("a", "/f"), StampOrder::First);
+        assert_eq!(record("a", "/g"), StampOrder::Later);
+        assert_eq!(record("b", "/f"), StampOrder::First);
+        stamps
             .remove_deleted_sessions(|session| Ok::<_, io::Error>(*session == id("b")))
             .expect("swept");
-        assert_eq!(sights.find(&id("a"), Path::new("/f")).expect("read"), None);
-        assert_eq!(sights.find(&id("b"), Path::new("/f")).expect("read"), Some(seen(1)));
+        assert_eq!(stamps.find(&id("a"), Path::new("/f")).expect("read"), None);
+        assert_eq!(stamps.find(&id("b"), Path::new("/f")).expect("read"), Some(stamp_at(1)));
         assert_eq!(fs_err::read_dir(dir.path().join("sight")).expect("listed").count(), 1);
     }
 }

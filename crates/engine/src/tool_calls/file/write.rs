@@ -1,14 +1,15 @@
 //! Writes that compare and swap: a save that came in between is never lost.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use turnstone_core::change::PathImage;
-use turnstone_core::id::PartId;
+use turnstone_core::id::{PartId, SessionId};
 use turnstone_snapshot::{ConditionalWrite, ConflictReason, PathState};
 use turnstone_store::Context;
 
 use super::error::FileError;
-use super::lock::{FileLock, lock_files};
+use super::lock::{FileLock, try_lock_files};
 use super::read::{FileStamp, LocatedFile, make_stamp};
 use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls};
 use crate::turns::turn::Turn;
@@ -53,12 +54,12 @@ struct CheckedWrite {
 }
 
 impl ToolCalls {
-    /// Writes one file, if it still is what the session believes it is.
+    /// Writes one file if it still has the content that the session last saw.
     ///
     /// # Errors
     ///
-    /// [`FileError::NeverRead`], [`FileError::Stale`], [`FileError::Outside`],
-    /// [`FileError::NotCovered`]: the file is as it was. If the change set could not be closed,
+    /// [`FileError::NeverRead`], [`FileError::Stale`], [`FileError::Outside`], [`FileError::Locked`],
+    /// [`FileError::NotCovered`], [`FileError::InvalidPath`]: the file is as it was. If the change set could not be closed,
     /// the file may be written and recovery finds out.
     pub fn write_file(
         &self,
@@ -67,27 +68,30 @@ impl ToolCalls {
         part: Option<&PartId>,
         write: &FileWriteRequest,
     ) -> Result<ClosedCall, FileError> {
-        let mut done = self.write_files(ctx, turn, part, std::slice::from_ref(write))?;
+        let lock = self.try_lock_files(ctx, &turn.session, std::slice::from_ref(&write.path))?;
+        let writes = std::slice::from_ref(write);
+        let mut done = self.write_files(ctx, turn, part, (writes, lock))?;
         match done.refused.pop() {
             Some(refused) => Err(refused),
             None => Ok(done.closed),
         }
     }
 
-    /// Writes several files as one call. All are checked before any is written.
+    /// Writes several files as one call, under a lock that [`Self::try_lock_files`] gave for their paths. All
+    /// are checked before any is written.
     ///
     /// A file that is saved between the check and the write is left alone and among the
     /// refused; the others are written.
     ///
     /// # Errors
     ///
-    /// As [`Self::write_file`] if a check fails: then no file is written.
+    /// As [`Self::write_file`] if a check fails, or [`FileError::NamedTwice`]: then no file is written.
     pub fn write_files(
         &self,
         ctx: &Context,
         turn: &Turn,
         part: Option<&PartId>,
-        writes: &[FileWriteRequest],
+        (writes, lock): (&[FileWriteRequest], FileLock),
     ) -> Result<FileWriteReport, FileError> {
         let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
         let mut placed = Vec::new();
@@ -95,7 +99,14 @@ impl ToolCalls {
             placed.push(self.locate_file(ctx, &session, &write.path)?);
         }
         let files: Vec<PathBuf> = placed.iter().map(|one| one.real.clone()).collect();
-        let lock = self.lock_files(&files)?;
+        let mut seen = BTreeSet::new();
+        if let Some(path) = files.iter().find(|path| !seen.insert(*path)).cloned() {
+            return Err(FileError::NamedTwice { path });
+        }
+        // A link on the way changed since: the lock is on another file.
+        if let Some(other) = files.iter().find(|file| !lock.is_on(file)) {
+            return Err(FileError::Locked { path: other.clone() });
+        }
         let mut ready = Vec::new();
         for (placed, write) in placed.into_iter().zip(writes) {
             ready.push(self.check_precondition(ctx, turn, placed, &write.expected)?);
@@ -117,7 +128,7 @@ impl ToolCalls {
         Ok(FileWriteReport { closed, refused })
     }
 
-    /// Compares what is there with what the session believes.
+    /// Compares the file with what the session last saw.
     fn check_precondition(
         &self,
         ctx: &Context,
@@ -177,6 +188,12 @@ impl ToolCalls {
                     let refused = std::io::Error::other("the disk refused the write");
                     return Err(refused.into());
                 }
+                (None, Some(ConflictReason::ReadOnly)) => {
+                    return Err(std::io::Error::from(std::io::ErrorKind::PermissionDenied).into());
+                }
+                (None, Some(ConflictReason::NoSpace)) => {
+                    return Err(std::io::Error::from(std::io::ErrorKind::StorageFull).into());
+                }
                 (None, Some(_)) => {
                     let now = Box::new(make_stamp(&one.placed.read_state()?, ctx.now));
                     let read = Box::new(one.read.clone());
@@ -188,16 +205,25 @@ impl ToolCalls {
         Ok(refused)
     }
 
-    /// Waits until no other process writes any of `files`, real paths, and keeps others out.
-    ///
-    /// All callers lock several files in the same order, so that there is no deadlock. It is
-    /// not for one who holds a lock already.
+    /// Keeps everybody else from writing the files that a session means by `paths`, until the lock is dropped;
+    /// all of them or none. It never waits.
     ///
     /// # Errors
     ///
-    /// [`FileError::Locked`] if another process did not finish in time.
-    pub fn lock_files(&self, files: &[PathBuf]) -> Result<FileLock, FileError> {
-        lock_files(&self.lock_folder, files)
+    /// [`FileError::Locked`] if somebody else does so; [`FileError::Outside`] and
+    /// [`FileError::NotCovered`] if a file is none that the session writes.
+    pub fn try_lock_files(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        paths: &[PathBuf],
+    ) -> Result<FileLock, FileError> {
+        let session = self.store.read(ctx, |r| r.sessions().get(session))?;
+        let mut files = BTreeSet::new();
+        for path in paths {
+            files.insert(self.locate_file(ctx, &session, path)?.real);
+        }
+        try_lock_files(&self.lock_folder, &files)
     }
 }
 
@@ -207,6 +233,8 @@ fn error_path(error: &FileError) -> Option<&PathBuf> {
         | FileError::Stale { path, .. }
         | FileError::Outside { path }
         | FileError::NotCovered { path, .. }
+        | FileError::InvalidPath { path }
+        | FileError::NamedTwice { path }
         | FileError::Locked { path } => Some(path),
         FileError::Engine(_) => None,
     }

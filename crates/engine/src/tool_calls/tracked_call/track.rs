@@ -9,15 +9,17 @@ use turnstone_core::id::{ChangeId, PartId};
 use turnstone_core::model::Session;
 use turnstone_core::rel_path::RelPath;
 use turnstone_snapshot::{Capture, PinGroup, SnapshotHandle, read_git_position};
-use turnstone_store::{ChangeSetRow, CloseChangeSet, Context, NewChangeSet, Store};
+use turnstone_store::{ChangeSetRow, Context, NewChangeSet, Store};
 
-use super::closed_call::{ClosedCall, compare_captures};
+use super::closed_call::ClosedCall;
+use super::compare::CallComparison;
 use crate::captures::Captures;
-use crate::captures::budgeted_capture::{BudgetedCapture, unknown_changes};
+use crate::captures::budgeted_capture::BudgetedCapture;
 use crate::captures::session_coverage::{
     PathLocation, SnapshotAccess, change_root_of, locate_path,
 };
 use crate::captures::snapshot_handles::SnapshotHandles;
+use crate::captures::trace::{CallTrace, TraceFiles};
 use crate::error::Result;
 use crate::id_generator::IdGenerator;
 use crate::tool_calls::file::ReadStamps;
@@ -37,6 +39,11 @@ pub struct TrackedCall {
     pub(crate) snapshots: Option<Arc<SnapshotHandle>>,
     pub(crate) before: Option<Capture>,
     pub(crate) named: Option<BTreeSet<RelPath>>,
+    /// The path of its root when it was opened.
+    pub(crate) opened_root: String,
+    /// When the capture before it began, in nanoseconds by the time of files.
+    pub(crate) captured_from: Option<i64>,
+    pub(crate) trace: CallTrace,
 }
 
 impl TrackedCall {
@@ -56,6 +63,14 @@ impl TrackedCall {
     }
 }
 
+/// What was captured before a call.
+#[derive(Default)]
+struct OpeningCapture {
+    before: Option<Capture>,
+    /// When it began, in nanoseconds by the time of files.
+    from: Option<i64>,
+}
+
 /// The pin group of a session: what keeps its captures.
 pub(crate) fn session_pin_group(session: &turnstone_core::id::SessionId) -> PinGroup {
     PinGroup::new(session.as_str())
@@ -70,6 +85,7 @@ pub struct ToolCalls {
     pub(crate) captures: BudgetedCapture,
     pub(crate) read_stamps: Arc<ReadStamps>,
     pub(crate) lock_folder: PathBuf,
+    pub(crate) traces: TraceFiles,
 }
 
 impl ToolCalls {
@@ -86,6 +102,7 @@ impl ToolCalls {
             captures: captures.budgeted.clone(),
             read_stamps: Arc::new(ReadStamps::new(data)),
             lock_folder: data.join("lock").join("file"),
+            traces: captures.traces.clone(),
         }
     }
 
@@ -93,7 +110,7 @@ impl ToolCalls {
     ///
     /// # Errors
     ///
-    /// The capture or the ledger failed: then the tool must not write.
+    /// The capture or the database failed: then the tool must not write.
     pub fn open_named(
         &self,
         ctx: &Context,
@@ -102,16 +119,12 @@ impl ToolCalls {
         paths: &[PathBuf],
     ) -> Result<TrackedCall> {
         let session = self.store.read(ctx, |r| r.sessions().get(&turn.session))?;
-        let SnapshotAccess::Available(handle) = self.snapshots.access(&session, ctx.now)? else {
-            return self.record_open_call(
-                ctx,
-                turn,
-                part,
-                &session,
-                None,
-                Some(BTreeSet::new()),
-                None,
-            );
+        let SnapshotAccess::Available(handle) =
+            self.snapshots.open_for_session(&session, ctx.now)?
+        else {
+            let named = (Some(BTreeSet::new()), paths);
+            let none = OpeningCapture::default();
+            return self.record_open_call(ctx, turn, part, &session, None, named, none);
         };
         let (mut inside, mut elsewhere) = (BTreeSet::new(), Vec::new());
         for path in paths {
@@ -123,13 +136,14 @@ impl ToolCalls {
             }
         }
         let (others, outside) = self.group_paths_by_root(ctx, &session, elsewhere)?;
-        let open = |handle: Arc<SnapshotHandle>, paths: BTreeSet<RelPath>| {
+        let open = |handle: Arc<SnapshotHandle>, paths: BTreeSet<RelPath>, outside: &[PathBuf]| {
             let group = session_pin_group(&turn.session);
             let before = self.captures.capture_by_policy(ctx, &handle, &group, Some(&paths))?;
-            self.record_open_call(ctx, turn, part, &session, Some(handle), Some(paths), before)
+            let (named, before) = ((Some(paths), outside), OpeningCapture { before, from: None });
+            self.record_open_call(ctx, turn, part, &session, Some(handle), named, before)
         };
-        let call = open(handle, inside)?;
-        let concurrent = others.into_values().map(|(handle, paths)| open(handle, paths));
+        let call = open(handle, inside, &outside)?;
+        let concurrent = others.into_values().map(|(handle, paths)| open(handle, paths, &[]));
         Ok(TrackedCall { outside, other_roots: concurrent.collect::<Result<_>>()?, ..call })
     }
 
@@ -176,7 +190,7 @@ impl ToolCalls {
         self.open_window_in(ctx, turn, &session, part)
     }
 
-    /// The same in a session that the caller has read.
+    /// Announces a call that names nothing, in a session that the caller has read.
     pub(crate) fn open_window_in(
         &self,
         ctx: &Context,
@@ -184,15 +198,17 @@ impl ToolCalls {
         session: &Session,
         part: Option<&PartId>,
     ) -> Result<TrackedCall> {
-        let (handle, before) = match self.snapshots.access(session, ctx.now)? {
+        let (handle, before) = match self.snapshots.open_for_session(session, ctx.now)? {
             SnapshotAccess::Available(handle) => {
                 let group = session_pin_group(&turn.session);
+                // Without the time, a trace of the call cannot be used.
+                let from = self.traces.file_time(&self.id_generator.new_change_id(ctx.now)?).ok();
                 let before = self.captures.capture_by_policy(ctx, &handle, &group, None)?;
-                (Some(handle), before)
+                (Some(handle), OpeningCapture { before, from })
             }
-            SnapshotAccess::Refused(_) => (None, None),
+            SnapshotAccess::Refused(_) => (None, OpeningCapture::default()),
         };
-        self.record_open_call(ctx, turn, part, session, handle, None, before)
+        self.record_open_call(ctx, turn, part, session, handle, (None, &[]), before)
     }
 
     #[expect(clippy::too_many_arguments, reason = "the two ways to open meet here")]
@@ -203,8 +219,8 @@ impl ToolCalls {
         part: Option<&PartId>,
         session: &Session,
         handle: Option<Arc<SnapshotHandle>>,
-        named: Option<BTreeSet<RelPath>>,
-        before: Option<Capture>,
+        (named, outside): (Option<BTreeSet<RelPath>>, &[PathBuf]),
+        OpeningCapture { before, from }: OpeningCapture,
     ) -> Result<TrackedCall> {
         let id = self.id_generator.new_change_id(ctx.now)?;
         let uncovered = || ChangeRoot { store: String::new(), path: session.directory.clone() };
@@ -218,8 +234,11 @@ impl ToolCalls {
             evidence: if named.is_some() { Evidence::Named } else { Evidence::Window },
             outer: self.find_parent_window(ctx, session)?,
             named: named.iter().flatten().cloned().collect(),
+            outside: outside.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             before: before.as_ref().map(|capture| capture.id.to_string()),
+            captured_from: from,
         };
+        let opened_root = open.root.path.clone();
         let name = turn.session.clone();
         self.store
             .write(&turn.context(ctx), move |tx| tx.change_sets().open(&name, &open))
@@ -232,6 +251,9 @@ impl ToolCalls {
             snapshots: handle,
             before,
             named,
+            opened_root,
+            captured_from: from,
+            trace: CallTrace::NotRequested,
         })
     }
 
@@ -249,9 +271,9 @@ impl ToolCalls {
     ///
     /// # Errors
     ///
-    /// The capture or the ledger failed; the change set stays open and recovery closes it.
+    /// The capture or the database failed; the change set stays open and recovery closes it.
     pub fn close(&self, ctx: &Context, turn: &Turn, call: &TrackedCall) -> Result<ClosedCall> {
-        let (closed, sets) = self.compare(ctx, turn, call)?;
+        let (closed, sets) = CallComparison(self).compare(ctx, turn, call)?;
         // One commit each: together, large sets would not fit a transaction.
         let mut context = turn.context(ctx);
         for set in sets {
@@ -259,61 +281,8 @@ impl ToolCalls {
             self.store.write(&context, move |tx| tx.change_sets().close(&name, &set)).wait()?;
             context = turn.context(&ctx.without_expected_seq());
         }
+        CallComparison(self).remove_traces(call, &closed);
         Ok(closed)
-    }
-
-    /// Finds out what a call changed, in all roots; returns what closes its change sets.
-    pub(crate) fn compare(
-        &self,
-        ctx: &Context,
-        turn: &Turn,
-        call: &TrackedCall,
-    ) -> Result<(ClosedCall, Vec<CloseChangeSet>)> {
-        let evidence = match call.named {
-            Some(_) => Evidence::Named,
-            None => Evidence::Window,
-        };
-        let mut unseen = 0;
-        let (after, changes) = match (&call.snapshots, &call.before) {
-            (Some(handle), Some(before)) => {
-                let (group, named) = (session_pin_group(&turn.session), call.named.as_ref());
-                match self.captures.try_capture(ctx, handle, &group, named)? {
-                    Some(after) => {
-                        let changes = compare_captures(handle, before, &after.capture)?;
-                        (Some(after.capture.id.to_string()), changes)
-                    }
-                    None => {
-                        unseen = usize::from(named.is_none());
-                        (None, unknown_changes(named.into_iter().flatten()))
-                    }
-                }
-            }
-            (Some(_), None) => {
-                unseen = usize::from(call.named.is_none());
-                (None, unknown_changes(call.named.iter().flatten()))
-            }
-            (None, _) => (None, Vec::new()),
-        };
-        let uncovered = changes.iter().filter(|change| !change.is_covered()).count();
-        let close = CloseChangeSet {
-            id: call.id.clone(),
-            evidence,
-            after,
-            changes: changes.clone(),
-            not_covered: (uncovered + unseen + call.outside.len()) as u64,
-            git: call
-                .snapshots
-                .as_ref()
-                .and_then(|handle| read_git_position(Path::new(&handle.location().root))),
-        };
-        let not_covered = close.not_covered;
-        let (mut other_roots, mut sets) = (Vec::new(), vec![close]);
-        for other in &call.other_roots {
-            let (closed, more) = self.compare(ctx, turn, other)?;
-            other_roots.push(closed);
-            sets.extend(more);
-        }
-        Ok((ClosedCall { id: call.id.clone(), changes, not_covered, other_roots }, sets))
     }
 
     pub(crate) fn reopen(&self, ctx: &Context, row: ChangeSetRow) -> Result<TrackedCall> {
@@ -325,9 +294,13 @@ impl ToolCalls {
         }
         let named = match row.set.evidence {
             Evidence::Named => Some(row.named.into_iter().collect()),
-            Evidence::Window | Evidence::Recovered => None,
+            Evidence::Window | Evidence::Traced | Evidence::Recovered | Evidence::Imported => None,
         };
         let (outside, concurrent) = (Vec::new(), Vec::new());
+        let trace = match self.traces.exists(&row.set.id) {
+            true => CallTrace::Requested,
+            false => CallTrace::NotRequested,
+        };
         Ok(TrackedCall {
             id: row.set.id,
             outside,
@@ -335,6 +308,9 @@ impl ToolCalls {
             snapshots: handle,
             before: capture,
             named,
+            opened_root: row.set.root.path,
+            captured_from: row.captured_from,
+            trace,
         })
     }
 }

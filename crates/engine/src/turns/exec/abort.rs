@@ -44,7 +44,7 @@ impl Aborts {
     ///
     /// # Errors
     ///
-    /// [`turnstone_store::StoreError::NoSession`], or the ledger refused.
+    /// [`turnstone_store::StoreError::NoSession`], or the database refused.
     pub fn request(&self, ctx: &Context, session: &SessionId) -> Result<AbortOutcome> {
         // The turn of a dead process ends as interrupted.
         self.recovery.recover(ctx, session)?;
@@ -66,7 +66,7 @@ impl Aborts {
     ///
     /// # Errors
     ///
-    /// The ledger cannot be read.
+    /// The database cannot be read.
     pub fn is_requested(&self, ctx: &Context, turn: &Turn) -> Result<bool> {
         Ok(self.store.read(ctx, |r| r.turns().is_abort_requested(&turn.session))?)
     }
@@ -78,11 +78,11 @@ impl Aborts {
     ///
     /// # Errors
     ///
-    /// The ledger cannot be read.
+    /// The database cannot be read.
     pub fn wait(&self, ctx: &Context, turn: &Turn, over: &AtomicBool) -> Result<bool> {
         match self.poll(ctx, turn, over) {
             Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => Ok(true),
-            heard => heard,
+            other => other,
         }
     }
 
@@ -108,7 +108,7 @@ impl Aborts {
         Ok(true)
     }
 
-    /// Lets [`Self::wait`] see that its turn is over.
+    /// Signals [`Self::wait`] that its turn has ended.
     pub fn cancel_wait(&self, over: &AtomicBool) {
         over.store(true, Ordering::SeqCst);
         self.store.commit_watch().wake_local();

@@ -1,20 +1,25 @@
 //! Beginning: turn, messages, tool call and window are stored before anything runs.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use turnstone_core::change::Evidence;
-use turnstone_core::id::{MessageId, SessionId};
+use turnstone_core::id::{MessageId, ProjectId, SessionId};
 use turnstone_core::model::{Message, MessageFailure, MessageFailureKind, Part, Session};
+use turnstone_core::terminal_text::strip_terminal_codes;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnOutcome;
-use turnstone_process::ProcessGroupId;
+use turnstone_process::{ProcessGroupId, TraceOptions, TraceOutcome};
 use turnstone_store::{Context, Store, StoreError};
 
 use super::command_messages;
 use super::command_origin::{CommandOrigin, ShellCommandOrigin};
+use super::continued_session::{ContinuableSession, find_continuable};
+use super::other_worktrees::{OtherWorktrees, WorktreeComparison};
 use crate::captures::session_coverage::SnapshotAccess;
 use crate::captures::snapshot_handles::SnapshotHandles;
-use crate::error::Result;
+use crate::captures::trace::CallTrace;
+use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
 use crate::tool_calls::process_group::set_group;
 use crate::tool_calls::tracked_call::{ToolCalls, TrackedCall};
@@ -30,12 +35,13 @@ pub struct CommandExecution {
     pub turn: Turn,
     /// The window around it.
     pub call: TrackedCall,
-    /// Other commands in the same root: what both change cannot be told apart (R3).
+    /// Other commands in the same root: changes of both cannot be attributed (R3).
     pub concurrent: Vec<ConcurrentCommand>,
     pub(super) origin: CommandOrigin,
     pub(super) began: EpochMillis,
     pub(super) answer: Message,
     pub(super) part: Part,
+    pub(super) others: OtherWorktrees,
 }
 
 impl CommandExecution {
@@ -43,6 +49,21 @@ impl CommandExecution {
     #[must_use]
     pub fn answer_id(&self) -> &MessageId {
         &self.answer.id
+    }
+
+    /// When it began.
+    #[must_use]
+    pub const fn began(&self) -> EpochMillis {
+        self.began
+    }
+
+    /// Notes whether the command will be traced; asked for with [`Commands::prepare_trace`].
+    pub fn record_trace(&mut self, outcome: &TraceOutcome) {
+        self.call.trace = match outcome {
+            TraceOutcome::Traced => CallTrace::Requested,
+            TraceOutcome::NotRequested => CallTrace::NotRequested,
+            TraceOutcome::Unavailable(why) => CallTrace::Unavailable(why.to_string()),
+        };
     }
 
     /// The name of the tool call, for the file with its output.
@@ -102,7 +123,7 @@ impl Commands {
         self.begin_command(ctx, (session, SessionOrigin::Stored), CommandOrigin::Exec, line)
     }
 
-    /// The same in a session that does not exist yet: it is created in the commit that begins the turn.
+    /// Begins the turn of a command in a new session, which is created in the same commit.
     ///
     /// # Errors
     ///
@@ -116,7 +137,55 @@ impl Commands {
         self.begin_command(ctx, (session, SessionOrigin::New), CommandOrigin::Exec, line)
     }
 
-    /// The same for a command that a person runs in a conversation with a model.
+    /// Finds the newest session of commands in exactly this directory, if a command can continue it: no turn
+    /// or operation of it runs, and nothing of it is undone.
+    ///
+    /// # Errors
+    ///
+    /// The directory does not exist, or the database cannot be read.
+    pub fn find_continuable(
+        &self,
+        ctx: &Context,
+        project: &ProjectId,
+        directory: &Path,
+    ) -> Result<Option<ContinuableSession>> {
+        let directory = fs_err::canonicalize(directory)?;
+        Ok(self.store.read(ctx, |r| find_continuable(r, project, &directory))?)
+    }
+
+    /// Begins the turn of a command in a session that was found continuable; `None` if the session has changed
+    /// since, because another command or an undo came first.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::begin_exec`].
+    pub fn begin_exec_continuing(
+        &self,
+        ctx: &Context,
+        found: &ContinuableSession,
+        line: &str,
+    ) -> Result<Option<CommandExecution>> {
+        let ctx = ctx.clone().with_expected_seq(found.seq);
+        match self.begin_exec(&ctx, &found.session, line) {
+            Ok(execution) => Ok(Some(execution)),
+            Err(EngineError::Store(
+                StoreError::Busy(id) | StoreError::Stale { session: id, .. },
+            )) if id == found.session.id => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Deletes the session of a command that could not be started: nothing happened in it.
+    ///
+    /// # Errors
+    ///
+    /// The database refused.
+    pub fn discard_session(&self, ctx: &Context, session: &SessionId) -> Result<()> {
+        self.store.delete_session(ctx, session)?;
+        Ok(())
+    }
+
+    /// Begins the turn of a command that a person runs in a conversation with a model.
     ///
     /// # Errors
     ///
@@ -131,7 +200,7 @@ impl Commands {
     ) -> Result<CommandExecution> {
         if let Some(id) = &shell.message {
             let known = id.clone();
-            // Only the ledger knows the messages of all sessions.
+            // Only the database knows the messages of all sessions.
             let taken = self.store.write(ctx, move |tx| tx.messages().contains(&known)).wait()?;
             if taken {
                 let id = id.to_string();
@@ -177,15 +246,18 @@ impl Commands {
         let ctx = &ctx.without_expected_seq();
         let opened = self.open_command(ctx, &turn, session, &rows.part);
         match opened {
-            Ok((call, concurrent)) => Ok(CommandExecution {
-                turn,
-                call,
-                concurrent,
-                origin,
-                began: ctx.now,
-                answer: rows.answer,
-                part: rows.part,
-            }),
+            Ok((call, concurrent)) => {
+                let others = match (&origin, &call.snapshots) {
+                    (CommandOrigin::Exec, Some(own)) => {
+                        WorktreeComparison { commands: self }.open_all(ctx, session, own)
+                    }
+                    (CommandOrigin::Exec, None) | (CommandOrigin::Shell(_), _) => {
+                        OtherWorktrees::default()
+                    }
+                };
+                let (answer, part, began) = (rows.answer, rows.part, ctx.now);
+                Ok(CommandExecution { turn, call, concurrent, origin, began, answer, part, others })
+            }
             Err(error) => {
                 let failure =
                     MessageFailure::new(MessageFailureKind::UnknownError, &error.to_string());
@@ -238,7 +310,8 @@ impl Commands {
     /// changed. Small directories are walked: the kernel's watches are scarce, and a command
     /// may run for hours.
     fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
-        if let SnapshotAccess::Available(handle) = self.snapshots.access(session, ctx.now)?
+        if let SnapshotAccess::Available(handle) =
+            self.snapshots.open_for_session(session, ctx.now)?
             && handle.maintenance().known_file_count() >= WATCH_THRESHOLD_FILES
         {
             // Where there can be none, captures walk as before.
@@ -276,11 +349,21 @@ impl Commands {
         Ok(found)
     }
 
+    /// Where the trace of a command is to be written, so that its changes can be distinguished from those of others.
+    ///
+    /// # Errors
+    ///
+    /// The folder cannot be created.
+    pub fn prepare_trace(&self, execution: &CommandExecution) -> Result<TraceOptions> {
+        self.calls.traces.create_folder()?;
+        Ok(TraceOptions { log: self.calls.traces.path(&execution.call.id) })
+    }
+
     /// Stores the process group of a command, before it runs: a crash must not lose it (R32).
     ///
     /// # Errors
     ///
-    /// The ledger refused: then the command must not run.
+    /// The database refused: then the command must not run.
     pub fn record_process_group(
         &self,
         ctx: &Context,
@@ -294,7 +377,7 @@ impl Commands {
         Ok(())
     }
 
-    /// Stores what a command has written so far, for clients that watch it.
+    /// Stores what a command has written so far, for clients that watch it and in case this process is killed.
     ///
     /// # Errors
     ///
@@ -305,7 +388,13 @@ impl Commands {
         execution: &mut CommandExecution,
         output: &str,
     ) -> Result<()> {
-        command_messages::set_output(&mut execution.part, output);
+        match &execution.origin {
+            CommandOrigin::Exec => {
+                let words = strip_terminal_codes(output);
+                command_messages::set_output(&mut execution.part, &words);
+            }
+            CommandOrigin::Shell(_) => command_messages::set_output(&mut execution.part, output),
+        }
         let part = execution.part.clone();
         let context = execution.turn.context(ctx);
         self.store.write(&context, move |tx| tx.messages().put_part(&part)).wait()?;

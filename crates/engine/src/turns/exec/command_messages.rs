@@ -124,6 +124,8 @@ pub(super) fn complete_call(part: &mut Part, output: String, more: &Value, now: 
     };
     let mut all = metadata.clone().unwrap_or_else(|| json!({}));
     if let (Some(all), Some(more)) = (all.as_object_mut(), more.as_object()) {
+        // What was shown while it ran.
+        all.remove(OUTPUT);
         all.extend(more.clone());
     }
     tool.state = ToolState::Completed {

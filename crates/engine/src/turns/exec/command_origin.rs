@@ -3,6 +3,9 @@
 use turnstone_core::id::MessageId;
 use turnstone_core::model::{ExtraFields, ModelRef, Session};
 
+/// Provider and model of a command that runs in its own name.
+const EXEC_MODEL: (&str, &str) = ("turnstone", "exec");
+
 /// A command a person runs in a conversation with a model.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ShellCommandOrigin {
@@ -18,7 +21,7 @@ pub struct ShellCommandOrigin {
 
 /// In whose name a command runs.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum CommandOrigin {
+pub(crate) enum CommandOrigin {
     /// Its own.
     Exec,
     /// That of a person in a conversation.
@@ -34,6 +37,11 @@ impl CommandOrigin {
         }
     }
 
+    /// True if a prompt with this model was written by a command that ran in its own name.
+    pub(crate) fn is_exec_model(model: &ModelRef) -> bool {
+        (model.provider.as_str(), model.model.as_str()) == EXEC_MODEL
+    }
+
     pub(super) fn agent(&self) -> &str {
         match self {
             Self::Exec => "exec",
@@ -44,8 +52,8 @@ impl CommandOrigin {
     pub(super) fn model(&self) -> ModelRef {
         match self {
             Self::Exec => ModelRef {
-                provider: "turnstone".to_owned(),
-                model: "exec".to_owned(),
+                provider: EXEC_MODEL.0.to_owned(),
+                model: EXEC_MODEL.1.to_owned(),
                 variant: None,
                 extra: ExtraFields::new(),
             },

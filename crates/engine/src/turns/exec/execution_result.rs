@@ -16,7 +16,7 @@ use crate::turns::turn::Turn;
 /// Our own failure before the start (R33).
 const NOT_STARTED_CODE: i32 = 125;
 
-/// How a command came to its end, and the code that says so.
+/// How a command ended, and its exit code.
 #[derive(Debug)]
 pub struct ExecutionResult {
     /// How.
@@ -25,30 +25,34 @@ pub struct ExecutionResult {
     pub code: i32,
     /// Processes that were left running.
     pub left_running: usize,
+    /// Processes that outlived the command and were ended.
+    pub ended_orphans: usize,
 }
 
 impl ExecutionResult {
-    /// The result of an attached command; `aborted` if an abort was requested.
+    /// The result of an attached command; `aborted` if an abort was requested. Without a recorder its output is
+    /// not stored.
     #[must_use]
     pub fn from_outcome(
         ended: Result<AttachOutcome, AttachError>,
-        recorder: OutputRecorder,
+        recorder: Option<OutputRecorder>,
         aborted: bool,
     ) -> Self {
-        let kept = Box::new(recorder.finish());
-        let (exit, left) = match ended {
-            Ok(AttachOutcome { exit, left, .. }) => (exit, left),
+        let kept = recorder.map(|recorder| Box::new(recorder.finish()));
+        let (exit, left, ended_orphans) = match ended {
+            Ok(AttachOutcome { exit, left, ended, .. }) => (exit, left, ended),
             // It was ended with its supervisor: nothing of it runs any more.
-            Err(AttachError::SupervisorDied) => (CommandExit::Signal(9), 0),
+            Err(AttachError::SupervisorDied) => (CommandExit::Signal(9), 0, 0),
             Err(error @ (AttachError::MayStillRun(_) | AttachError::Io(_))) => {
                 let end = CommandEnd::Lost(error.to_string());
-                return Self { end, code: NOT_STARTED_CODE, left_running: 0 };
+                return Self { end, code: NOT_STARTED_CODE, left_running: 0, ended_orphans: 0 };
             }
         };
         Self {
             end: CommandEnd::Exited { exit, kept, aborted },
             code: exit.code(),
             left_running: left,
+            ended_orphans,
         }
     }
 
@@ -65,7 +69,8 @@ impl ExecutionResult {
         if let Some(cause) = error.source() {
             words = format!("{words}: {cause}");
         }
-        Self { end: CommandEnd::NotStarted(words), code: NOT_STARTED_CODE, left_running: 0 }
+        let end = CommandEnd::NotStarted(words);
+        Self { end, code: NOT_STARTED_CODE, left_running: 0, ended_orphans: 0 }
     }
 }
 
@@ -77,7 +82,7 @@ impl Commands {
         ctx: &Context,
         turn: &Turn,
         running: RunningCommand,
-        attend: AttachOptions<'_>,
+        options: AttachOptions<'_>,
     ) -> (Result<AttachOutcome, AttachError>, bool) {
         let (control, over) = (running.control(), AtomicBool::new(false));
         std::thread::scope(|scope| {
@@ -87,7 +92,7 @@ impl Commands {
                 // A supervisor that is gone has taken the command along.
                 asked && control.end().is_ok()
             });
-            let ended = running.attach(attend);
+            let ended = running.attach(options);
             self.aborts.cancel_wait(&over);
             (ended, listening.join().unwrap_or(false))
         })

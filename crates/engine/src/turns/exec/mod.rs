@@ -7,13 +7,17 @@ mod abort;
 mod begin;
 mod command_messages;
 mod command_origin;
+mod continued_session;
 mod end;
 mod execution_result;
+mod other_worktrees;
 
 pub use abort::AbortOutcome;
 pub use abort::Aborts;
 pub use begin::Commands;
 pub use begin::{CommandExecution, ConcurrentCommand};
+pub(crate) use command_origin::CommandOrigin;
 pub use command_origin::ShellCommandOrigin;
+pub use continued_session::ContinuableSession;
 pub use end::CommandEnd;
 pub use execution_result::ExecutionResult;

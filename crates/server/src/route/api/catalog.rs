@@ -23,7 +23,6 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/api/provider", get(providers))
         .route("/api/provider/{provider}", get(provider))
         .route("/api/integration", get(empty_list))
-        .route("/api/pty", get(empty_list))
         .route("/api/reference", get(empty_list))
         .route("/api/skill", get(empty_list))
 }
@@ -89,7 +88,7 @@ async fn provider(request: DirectoryRequest, Path(id): Path<String>) -> LocatedC
     .await
 }
 
-/// `GET /api/integration`, `/api/pty`, `/api/reference`, `/api/skill`: there are none.
+/// `GET /api/integration`, `/api/reference`, `/api/skill`: there are none.
 async fn empty_list(request: DirectoryRequest) -> Result<Json<LocatedData<EmptyList>>, ApiError> {
     request.in_project(|_, _, place| Ok(Json(LocatedData::new(&place, [])))).await
 }

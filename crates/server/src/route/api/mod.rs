@@ -7,6 +7,7 @@ mod location;
 mod message;
 mod message_v2;
 mod page_request;
+mod pty;
 mod request;
 mod revert;
 mod router;

@@ -271,9 +271,9 @@ async fn ask(
     };
     request
         .run(move |app, ctx, session| {
-            let rules = permission::base_rules(app, ctx, session, agent.as_deref())?;
+            let agent = agent.as_deref();
             let (id, asked) =
-                app.engine().permissions().ask_without_turn(ctx, session, id, &ask, &rules)?;
+                app.engine().permissions().ask_without_turn(ctx, session, id, &ask, agent)?;
             let effect = match asked {
                 Verdict::Allowed => "allow",
                 Verdict::Denied(_) => "deny",

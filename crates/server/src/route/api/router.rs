@@ -3,7 +3,9 @@
 use axum::Router;
 use axum::middleware::from_fn;
 
-use super::{catalog, compact, fs, location, message, request, revert, session, tagged_errors};
+use super::{
+    catalog, compact, fs, location, message, pty, request, revert, session, tagged_errors,
+};
 use crate::app::AppState;
 
 /// The routes under `/api`.
@@ -14,6 +16,7 @@ pub(in crate::route) fn routes() -> Router<AppState> {
         .merge(fs::routes())
         .merge(location::routes())
         .merge(message::routes())
+        .merge(pty::routes())
         .merge(request::routes())
         .merge(revert::routes())
         .merge(session::routes())

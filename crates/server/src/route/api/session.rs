@@ -49,6 +49,7 @@ async fn list(
         directory: list_filter_directory(&query)?,
         path: query.non_empty("subpath").map(str::to_owned),
         search: query.non_empty("search").map(str::to_owned),
+        actor: query.non_empty("actor").map(str::to_owned),
     };
     app.run_blocking(move |app| {
         let store = app.engine().store();
@@ -94,6 +95,7 @@ async fn create(
             &place.directory,
             &new,
         )?;
+        app.watch_directory(&place.directory);
         session_response(app, &ctx, &made.id)
     })
     .await

@@ -28,7 +28,7 @@ struct CoverageResponse {
     refused: Option<String>,
     /// True once the whole root was captured: then steps have snapshots.
     baseline: bool,
-    /// Paths the session changed of which nothing can be said.
+    /// Paths the session changed that are not covered.
     not_covered: u64,
 }
 

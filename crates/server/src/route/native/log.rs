@@ -219,13 +219,14 @@ async fn search(
             kinds: kinds.transpose()?.unwrap_or_default(),
             archived: query.flag("archived")?,
             roots: query.flag("roots")?,
+            actor: query.non_empty("actor").map(str::to_owned),
             ..SearchFilter::default()
         },
         cursor: query.non_empty("cursor").map(str::to_owned),
         limit: query.count("limit")?.unwrap_or(DEFAULT_HITS).clamp(1, 200),
     };
     app.run_blocking(move |app| {
-        let page = app.engine().store().search_index().query(&ctx, &wanted)?;
+        let page = app.engine().store().session_search().query(&ctx, &wanted)?;
         let hits = page.hits.into_iter().map(SearchHitResponse::from).collect();
         let (next, behind, capped) = (page.next, page.behind, page.capped);
         Ok(Json(SearchResponse { hits, next, behind, capped }))

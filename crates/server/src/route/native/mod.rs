@@ -4,6 +4,8 @@
 //! Every answer about a session carries its sequence number as `ETag`; `If-Match` makes a change
 //! depend on it, an `Idempotency-Key` makes it happen once.
 
+mod body_deserializer;
+mod compaction;
 mod coverage;
 mod log;
 mod permission_ask;
@@ -12,9 +14,12 @@ mod runner;
 mod seq_stamped;
 mod server;
 mod step;
+mod step_usage;
 mod timeline;
 mod tool;
 mod turn;
+mod turn_details;
+mod turn_file;
 mod typed_body;
 mod undo;
 

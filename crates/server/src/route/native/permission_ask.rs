@@ -16,7 +16,6 @@ use super::typed_body::TypedBody;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_context::{RequestContext, RetryAwareContext};
-use crate::route::permission::base_rules;
 use crate::route::session::session_id;
 
 pub(super) fn routes() -> Router<AppState> {
@@ -69,8 +68,7 @@ async fn permission(
     app.run_blocking(move |app| {
         let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let new = PermissionQuery { ask: body.ask, blocks_turn: body.waits };
-        let rules = base_rules(app, &ctx, &session, None)?;
-        let asked = app.engine().permissions().ask(&ctx, held.turn(), &new, &rules)?;
+        let asked = app.engine().permissions().ask(&ctx, held.turn(), &new)?;
         let verdict = match asked {
             PermissionOutcome::Allowed => PermissionAskResponse::Allowed,
             PermissionOutcome::Denied(rules) => PermissionAskResponse::Denied { rules },

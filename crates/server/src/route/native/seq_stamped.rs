@@ -1,8 +1,9 @@
 //! Responses of native routes: JSON, with the sequence number of the session.
 
 use axum::Json;
+use axum::body::Bytes;
 use axum::http::HeaderValue;
-use axum::http::header::ETAG;
+use axum::http::header::{CONTENT_TYPE, ETAG};
 use axum::response::{IntoResponse, Response};
 use serde::Serialize;
 use turnstone_core::id::SessionId;
@@ -18,14 +19,27 @@ pub(super) struct SeqStamped<T> {
     seq: SessionSeq,
 }
 
+/// A body that is JSON already.
+pub(super) struct EncodedJson(pub(super) Bytes);
+
 impl<T: Serialize> IntoResponse for SeqStamped<T> {
     fn into_response(self) -> Response {
-        let mut response = Json(self.body).into_response();
-        if let Ok(value) = HeaderValue::from_str(&format!("\"{}\"", self.seq.0)) {
-            response.headers_mut().insert(ETAG, value);
-        }
-        response
+        stamped(Json(self.body).into_response(), self.seq)
     }
+}
+
+impl IntoResponse for SeqStamped<EncodedJson> {
+    fn into_response(self) -> Response {
+        let json = [(CONTENT_TYPE, HeaderValue::from_static("application/json"))];
+        stamped((json, self.body.0).into_response(), self.seq)
+    }
+}
+
+fn stamped(mut response: Response, seq: SessionSeq) -> Response {
+    if let Ok(value) = HeaderValue::from_str(&format!("\"{}\"", seq.0)) {
+        response.headers_mut().insert(ETAG, value);
+    }
+    response
 }
 
 /// The response `body` with the present sequence number of the session.

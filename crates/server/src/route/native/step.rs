@@ -8,10 +8,12 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Number, Value};
 use turnstone_core::id::{MessageId, PartId, SessionId, TurnId};
 use turnstone_core::model::{MessageBody, TokenCounts};
-use turnstone_engine::StepEnd;
+use turnstone_engine::{StepEnd, StepUsage};
 use turnstone_store::ReadTx;
 
+use super::compaction::{mark_as_summary, require_compaction_request, require_no_summary};
 use super::seq_stamped::{SeqStamped, stamp_seq};
+use super::step_usage::read_usage;
 use super::turn::{check_answer_of_turn, parse_part, parse_turn_path, require_driven_turn};
 use super::typed_body::TypedBody;
 use crate::app::AppState;
@@ -45,6 +47,8 @@ struct BeginStepRequest {
     model: String,
     /// The agent that answers.
     agent: String,
+    /// The request of a compaction: the answer is its summary.
+    compacts: Option<MessageId>,
 }
 
 /// A model call that runs.
@@ -60,7 +64,7 @@ struct BeginStepResponse {
 /// `POST /turnstone/session/{sessionID}/turn/{turnID}/step`
 async fn begin(
     State(app): State<AppState>,
-    RetryAwareContext(ctx, _): RetryAwareContext,
+    RetryAwareContext(ctx, began): RetryAwareContext,
     Path(path): Path<(String, String)>,
     headers: HeaderMap,
     TypedBody(body): TypedBody<BeginStepRequest>,
@@ -69,6 +73,14 @@ async fn begin(
     app.run_blocking(move |app| {
         let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let mut answer = new_answer(app, &ctx, &session, &turn, body.message)?;
+        if let Some(request) = body.compacts {
+            require_compaction_request(app, &ctx, &session, &request)?;
+            // A first try that was cut off may have begun it.
+            if began.is_none() {
+                require_no_summary(app, &ctx, &session, &request)?;
+            }
+            mark_as_summary(&mut answer, request);
+        }
         let id = answer.id.clone();
         if let MessageBody::Assistant(said) = &mut answer.body {
             // A variant is one of the model that was asked.
@@ -85,9 +97,9 @@ async fn begin(
 }
 
 /// The session, the turn and the answer of a path.
-type StepPathIds = (SessionId, TurnId, MessageId);
+pub(super) type StepPathIds = (SessionId, TurnId, MessageId);
 
-fn parse_step_path(
+pub(super) fn parse_step_path(
     (session, turn, message): &(String, String, String),
 ) -> Result<StepPathIds, ApiError> {
     let turn = parse_path_id("turnID", "trn", turn)?;
@@ -100,26 +112,12 @@ fn parse_step_path(
 struct EndStepRequest {
     /// Why the model stopped: `stop`, `tool-calls`, …
     reason: String,
-    /// What it cost.
+    /// What it cost; if left out, what was reported last.
     cost: Option<Number>,
-    /// Its tokens.
-    #[serde(default)]
-    tokens: TokenCounts,
-}
-
-impl EndStepRequest {
-    /// Nothing is paid back, and no token comes out of nowhere.
-    fn check_not_negative(&self) -> Result<(), ApiError> {
-        let TokenCounts { total, input, output, reasoning, cache, .. } = &self.tokens;
-        let counted = [input, output, reasoning, &cache.read, &cache.write];
-        let mut all = counted.into_iter().chain(total).chain(&self.cost);
-        match all.find(|number| number.as_f64().is_none_or(|it| it < 0.0)) {
-            Some(number) => Err(ApiError::invalid_payload(format!(
-                "Expected a value of 0 or more, got {number}"
-            ))),
-            None => Ok(()),
-        }
-    }
+    /// Its tokens; if left out, what was reported last.
+    tokens: Option<TokenCounts>,
+    /// The answer in the form that its prompt asked for (`format`).
+    structured: Option<Value>,
 }
 
 /// A model call that is over.
@@ -140,12 +138,19 @@ async fn end(
     TypedBody(body): TypedBody<EndStepRequest>,
 ) -> Result<SeqStamped<EndStepResponse>, ApiError> {
     let (session, turn, message) = parse_step_path(&path)?;
-    body.check_not_negative()?;
+    let usage = read_usage(body.cost, body.tokens)?;
     app.run_blocking(move |app| {
         let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let step = app.engine().turns().steps().find(&ctx, held.turn(), &message)?;
-        let cost = body.cost.unwrap_or_else(|| 0.into());
-        let end = StepEnd { reason: body.reason, cost, tokens: body.tokens };
+        let (cost, tokens) = match usage {
+            StepUsage { cost: Some(cost), tokens: Some(tokens) } => (cost, tokens),
+            StepUsage { cost, tokens } => {
+                let steps = app.engine().turns().steps();
+                let known = steps.reported_usage(&ctx, held.turn(), &message)?;
+                (cost.unwrap_or(known.0), tokens.unwrap_or(known.1))
+            }
+        };
+        let end = StepEnd { reason: body.reason, cost, tokens, structured: body.structured };
         let done = app.engine().turns().steps().end(&ctx, held.turn(), &step, &end)?;
         let files = done.files.iter().map(|file| file.to_string_lossy().into_owned()).collect();
         stamp_seq(app, &ctx, &session, EndStepResponse { snapshot: done.snapshot, files })

@@ -3,7 +3,7 @@
 use axum::Router;
 use axum::routing::get;
 use serde::Serialize;
-use turnstone_core::change::{Evidence, FileChange, PathImage};
+use turnstone_core::change::{Evidence, FileChange, PathImage, TraceReport};
 use turnstone_core::id::{MessageId, OperationId, SessionId, TurnId};
 use turnstone_core::model::SessionStatus;
 use turnstone_core::operation::{OperationKind, SessionHead};
@@ -59,8 +59,38 @@ struct TimelineTurn {
     additions: u64,
     /// See `additions`.
     deletions: u64,
-    /// Paths that changed of which nothing can be said.
+    /// Paths that changed and are not covered.
     not_covered: u64,
+    /// What the traces of its commands tell, one for each command that was to be traced.
+    traces: Vec<TimelineTrace>,
+}
+
+/// What the trace of a command tells besides its own changes.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct TimelineTrace {
+    /// The first paths that only others changed meanwhile: no undo of the command touches them.
+    others: Vec<RelPath>,
+    /// How many there were.
+    others_count: u64,
+    /// Paths that both the command and others changed.
+    shared: Vec<RelPath>,
+    /// Paths that no capture covers, and at or below which the command wrote: the first ones.
+    uncovered: Vec<RelPath>,
+    /// Why the changes could not be attributed; nothing if they were.
+    untraced: Option<String>,
+}
+
+impl From<TraceReport> for TimelineTrace {
+    fn from(report: TraceReport) -> Self {
+        Self {
+            others_count: report.others.count(),
+            others: report.others.paths,
+            shared: report.shared,
+            uncovered: report.uncovered.paths,
+            untraced: report.untraced,
+        }
+    }
 }
 
 /// A file a turn changed.
@@ -70,7 +100,7 @@ struct TimelineFile {
     path: RelPath,
     /// `A`, `M`, `D`, or `?` if a side is not known.
     status: char,
-    /// How it is known: `named`, `window` or `recovered`.
+    /// How it is known: `named`, `traced`, `window`, `recovered` or `imported`.
     evidence: Evidence,
     /// True if it is undone.
     undone: bool,
@@ -95,8 +125,8 @@ struct TimelineOperation {
 pub(super) const fn change_letter(change: &FileChange) -> char {
     match (&change.before, &change.after) {
         (PathImage::Uncovered { .. }, _) | (_, PathImage::Uncovered { .. }) => '?',
-        (PathImage::Absent, _) => 'A',
-        (_, PathImage::Absent) => 'D',
+        (PathImage::Absent | PathImage::Directory { .. }, _) => 'A',
+        (_, PathImage::Absent | PathImage::Directory { .. }) => 'D',
         _ => 'M',
     }
 }
@@ -137,16 +167,18 @@ fn timeline_turn(
     session: &SessionId,
     row: &TurnRow,
 ) -> turnstone_store::Result<TimelineTurn> {
-    let (mut files, mut not_covered) = (Vec::new(), 0);
+    let (mut files, mut traces, mut not_covered) = (Vec::new(), Vec::new(), 0);
     for change in r.change_sets().of_turn(session, &row.id)? {
         let taken = r.change_sets().undone_extent(&change.set.id)?;
         not_covered += change.not_covered;
-        files.extend(change.set.changes.iter().map(|it| TimelineFile {
+        let files_only = change.set.changes.iter().filter(|it| !it.is_directory_only());
+        files.extend(files_only.map(|it| TimelineFile {
             path: it.path.clone(),
             status: change_letter(it),
             evidence: change.set.evidence,
             undone: taken.contains_path(&it.path),
         }));
+        traces.extend(change.set.trace.map(TimelineTrace::from));
     }
     Ok(TimelineTurn {
         id: row.id.clone(),
@@ -159,6 +191,7 @@ fn timeline_turn(
         additions: 0,
         deletions: 0,
         not_covered,
+        traces,
     })
 }
 
@@ -191,7 +224,11 @@ fn add_line_counts(
             Ok(())
         }
         // The captures are gone, or their directory is: only the figures are.
-        Err(EngineError::Snapshot(_) | EngineError::DirectoryGone { .. }) => Ok(()),
+        Err(
+            EngineError::Snapshot(_)
+            | EngineError::DirectoryGone { .. }
+            | EngineError::DirectoryReplaced { .. },
+        ) => Ok(()),
         Err(error) => Err(error.into()),
     }
 }

@@ -119,6 +119,7 @@ async fn begin_tool(
     let (session, turn) = parse_turn_path(&path)?;
     app.run_blocking(move |app| {
         let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
+        let tool = body.tool;
         let mut state = json!({"status": "running", "input": body.input,
             "time": {"start": ctx.now.0}});
         if let Some(title) = body.title {
@@ -127,7 +128,7 @@ async fn begin_tool(
         let mut part = Map::from_iter([
             ("type".to_owned(), Value::from("tool")),
             ("callID".to_owned(), Value::from(body.call)),
-            ("tool".to_owned(), Value::from(body.tool)),
+            ("tool".to_owned(), Value::from(tool.as_str())),
             ("state".to_owned(), state),
         ]);
         if let Some(id) = &body.part {
@@ -136,6 +137,11 @@ async fn begin_tool(
         check_answer_of_turn(app, &ctx, held.turn(), &body.message)?;
         let part = parse_part(app, &ctx, &session, &body.message, part)?;
         let touch = ToolFileAccess::try_from(body.touches)?;
+        let named = match &touch {
+            ToolFileAccess::Named(paths) => paths.as_slice(),
+            ToolFileAccess::Nothing | ToolFileAccess::Anything => &[],
+        };
+        app.engine().permissions().check_tool(&ctx, &session, (&tool, named))?;
         let run = app.engine().turns().steps().begin_tool(&ctx, held.turn(), &part, &touch)?;
         let call = run.call();
         let announced = BeginToolResponse {
@@ -160,15 +166,24 @@ struct EndToolRequest {
     /// What it did, in a few words.
     title: Option<String>,
     /// What it reports.
-    metadata: Option<Value>,
+    metadata: Option<Map<String, Value>>,
     /// Files it returned.
-    attachments: Option<Vec<Value>>,
+    attachments: Option<Vec<Map<String, Value>>>,
+}
+
+impl EndToolRequest {
+    fn check_outcome(&self) -> Result<(), ApiError> {
+        match self.output.is_some() == self.error.is_some() {
+            true => Err(ApiError::invalid_payload("a tool ends with `output` or with `error`")),
+            false => Ok(()),
+        }
+    }
 }
 
 /// What a tool did to files.
 #[derive(Default, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct EndToolResponse {
+pub(super) struct EndToolResponse {
     /// Its change sets: more than one if it wrote in other roots of the project.
     changes: Vec<ChangeId>,
     /// The files, sorted by path.
@@ -187,13 +202,14 @@ struct ToolChangedFile {
 }
 
 impl EndToolResponse {
-    fn add(&mut self, closed: &ClosedCall) {
+    pub(super) fn add(&mut self, closed: &ClosedCall) {
         self.changes.push(closed.id.clone());
         let one = |change: &FileChange| ToolChangedFile {
             path: change.path.clone(),
             status: change_letter(change),
         };
-        self.files.extend(closed.changes.iter().map(one));
+        let files = closed.changes.iter().filter(|change| !change.is_directory_only());
+        self.files.extend(files.map(one));
         self.not_covered += closed.not_covered;
         closed.other_roots.iter().for_each(|other| self.add(other));
     }
@@ -209,6 +225,7 @@ async fn end_tool(
 ) -> Result<SeqStamped<EndToolResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&(session, turn))?;
     let part: PartId = parse_path_id("partID", "prt", &part)?;
+    body.check_outcome()?;
     app.run_blocking(move |app| {
         let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
         let stored = app.engine().store().read(&ctx, |r| r.messages().get_part(&session, &part))?;
@@ -242,19 +259,16 @@ fn ended_tool_state(
         time["start"] = exact.clone();
     }
     let input = state["input"].clone();
-    let mut next = match (body.output, body.error) {
-        (Some(output), None) => json!({"status": "completed", "input": input, "output": output,
+    let mut next = match body.error {
+        Some(error) => json!({"status": "error", "input": input, "error": error, "time": time}),
+        None => json!({"status": "completed", "input": input, "output": body.output,
             "title": body.title.unwrap_or_default(), "metadata": {}, "time": time}),
-        (None, Some(error)) => {
-            json!({"status": "error", "input": input, "error": error, "time": time})
-        }
-        _ => return Err(ApiError::invalid_payload("a tool ends with `output` or with `error`")),
     };
     if let Some(metadata) = body.metadata {
-        next["metadata"] = metadata;
+        next["metadata"] = Value::Object(metadata);
     }
     if let Some(attachments) = body.attachments {
-        next["attachments"] = Value::Array(attachments);
+        next["attachments"] = attachments.into_iter().map(Value::Object).collect();
     }
     serde_json::from_value(next).map_err(|error| ApiError::invalid_payload(error.to_string()))
 }

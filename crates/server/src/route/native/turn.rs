@@ -4,23 +4,24 @@ use axum::Router;
 use axum::extract::{Path, State};
 use axum::http::HeaderMap;
 use axum::routing::post;
-use serde::{Deserialize, Serialize};
-use serde_json::{Map, Value, json};
+use serde::{Deserialize, Deserializer, Serialize};
+use serde_json::{Map, Number, Value, json};
 use turnstone_core::id::{MessageId, SessionId, TurnId};
-use turnstone_core::model::MessageFailure;
+use turnstone_core::model::{MessageFailure, ModelRef, TokenCounts};
 use turnstone_core::turn::{TurnOutcome, TurnState};
 use turnstone_core::wire::{self, ParseMode};
-use turnstone_engine::{Prompt, Turn};
-use turnstone_store::{Context, StoreError, TurnRow};
+use turnstone_engine::{Prompt, StepUsage, Turn};
+use turnstone_store::{Context, ReadTx, StoreError, TurnRow};
 
 use super::seq_stamped::{SeqStamped, stamp_seq};
+use super::step_usage::{read_usage, store_usage};
 use super::typed_body::TypedBody;
 use crate::app::AppState;
 use crate::driven_turn::{TurnUse, require_turn_row};
 use crate::error::ApiError;
 use crate::prompt::end_driven_turn;
 use crate::request_context::{RequestContext, RetryAwareContext};
-use crate::request_input::parse_path_id;
+use crate::request_input::{parse_path_id, quote_value};
 use crate::route::diff::publish_diff;
 use crate::route::session::session_id;
 use crate::runner_registry::renew_runners_in;
@@ -61,7 +62,7 @@ struct TurnPrompt {
     /// The agent that answers.
     agent: String,
     /// The model that answers: `providerID`, `modelID`, perhaps `variant`.
-    model: Value,
+    model: ModelRef,
     /// What it consists of, in OpenCode's shapes; ids may be left out.
     parts: Vec<Map<String, Value>>,
 }
@@ -224,7 +225,26 @@ struct EndTurnRequest {
     /// `completed`, `failed` or `aborted`.
     outcome: RequestedOutcome,
     /// Why, if it failed: `name` and `data`.
+    #[serde(default, deserialize_with = "read_failure")]
     error: Option<MessageFailure>,
+    /// What the model call that is still open cost.
+    cost: Option<Number>,
+    /// The tokens of the model call that is still open.
+    tokens: Option<TokenCounts>,
+}
+
+/// A failure that clients can show: its data is an object, if there is any.
+pub(super) fn read_failure<'de, D: Deserializer<'de>>(
+    from: D,
+) -> Result<Option<MessageFailure>, D::Error> {
+    let read = Option::<MessageFailure>::deserialize(from)?;
+    match read.as_ref().map(|failure| &failure.data) {
+        None | Some(Value::Object(_) | Value::Null) => Ok(read),
+        Some(data) => {
+            let got = quote_value(data);
+            Err(serde::de::Error::custom(format!("Expected object, got {got}\n  at [\"data\"]")))
+        }
+    }
 }
 
 /// The ends a driver may choose.
@@ -257,11 +277,20 @@ async fn end(
     TypedBody(body): TypedBody<EndTurnRequest>,
 ) -> Result<SeqStamped<TurnResponse>, ApiError> {
     let (session, turn) = parse_turn_path(&path)?;
+    let usage = read_usage(body.cost, body.tokens)?;
     app.run_blocking(move |app| {
         let outcome = TurnOutcome::from(body.outcome);
         let row = require_turn_row(app, &ctx, &session, &turn)?;
         if row.state != outcome.state() {
             let held = require_driven_turn(app, &ctx, &session, &turn, &headers)?;
+            let has_usage = usage != StepUsage::default();
+            if has_usage {
+                let last = |r: &ReadTx<'_>| r.prompts().last_answer(&session, &turn);
+                let message = app.engine().store().read(&ctx, last)?;
+                store_usage(app, &ctx, held.turn(), message.as_ref(), usage)?;
+            }
+            // What the caller relied on held when the usage was written (R43).
+            let ctx = if has_usage { ctx.without_expected_seq() } else { ctx.clone() };
             end_driven_turn(app, &ctx, held.turn(), outcome, body.error)?;
             // After this request: no client waits for it.
             let (app, ctx, session) = (app.clone(), ctx.clone(), session.clone());
@@ -288,6 +317,7 @@ fn hold_and_show_turn(
     if let Some(turn) = turn {
         let found = app.engine().store().read(ctx, |r| r.sessions().get(session))?;
         renew_runners_in(app, std::path::Path::new(&found.directory));
+        app.watch_directory(std::path::Path::new(&found.directory));
         app.in_flight().driven_turns.register(turn, found.directory.into(), app.now())?;
     }
     turn_response(app, ctx, session, row.as_ref())
@@ -340,6 +370,7 @@ pub(super) fn require_driven_turn(
         app.in_flight().driven_turns.acquire(session, turn, token, app.settings().clock)
     {
         renew_runners_in(app, using.directory());
+        app.watch_directory(using.directory());
         check_expected_seq(app, ctx, session)?;
         return Ok(using);
     }

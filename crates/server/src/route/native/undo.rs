@@ -14,7 +14,7 @@ use turnstone_engine::{
 use turnstone_store::Context;
 
 use super::seq_stamped::{SeqStamped, stamp_seq};
-use super::typed_body::{TypedBody, whole};
+use super::typed_body::TypedBody;
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_context::{RequestContext, RetryAwareContext};
@@ -118,6 +118,7 @@ impl UndoRequest {
 
     fn options(&self) -> UndoOptions {
         UndoOptions {
+            during_turn: false,
             scope: match self.scope {
                 RequestedScope::Both => UndoAspect::Both,
                 RequestedScope::Files => UndoAspect::Files,
@@ -167,8 +168,7 @@ struct JumpRequest {
     /// At the newest checkpoint of this name.
     checkpoint: Option<String>,
     /// At this boundary of the session's stream.
-    #[serde(default, deserialize_with = "whole")]
-    seq: Option<i64>,
+    seq: Option<u32>,
     /// `both` (the default), `files` or `conversation`.
     #[serde(default)]
     scope: RequestedScope,
@@ -184,7 +184,7 @@ impl JumpRequest {
             self.after.clone().map(SessionPoint::After),
             self.operation.clone().map(SessionPoint::Operation),
             self.checkpoint.clone().map(SessionPoint::Checkpoint),
-            self.seq.map(|seq| SessionPoint::Seq(SessionSeq(seq))),
+            self.seq.map(|seq| SessionPoint::Seq(SessionSeq(seq.into()))),
         ];
         let mut chosen = chosen.into_iter().flatten();
         match (chosen.next(), chosen.next()) {

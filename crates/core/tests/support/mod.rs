@@ -1,0 +1,3 @@
+//! What several test binaries of this crate share.
+
+pub(crate) mod conversation_messages;

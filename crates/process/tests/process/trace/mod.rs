@@ -1,0 +1,10 @@
+//! Traced commands. Where no trace can be installed these tests fail.
+
+mod call_touches;
+mod foreign_writers;
+mod lost_holders;
+mod namespaces;
+mod programs;
+mod trace_fixture;
+mod unavailable;
+mod unprivileged;
