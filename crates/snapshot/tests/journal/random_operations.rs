@@ -65,8 +65,12 @@ impl RandomWriter {
             }
             8 | 9 => drop(fs_err::rename(one, other)),
             10 => {
+                // Never the root: while another writer moves the folder of the other name away, the kernel
+                // would let it go, and a capture rightly refuses a root that was replaced.
                 let (one, other) = (self.folder(), self.folder());
-                fs_err::rename(one, other).ok();
+                if one != self.root && other != self.root {
+                    fs_err::rename(one, other).ok();
+                }
             }
             11 => {
                 let away = self.outside.join(format!("away{}", self.rng.below(3)));
@@ -114,7 +118,7 @@ impl RandomWriter {
             21 => drop(fs_err::hard_link(one, other)),
             _ if self.uses_outside_links => self.write_through_outside_link(&one),
             _ => {
-                // As editors save: beside, then over.
+                // As editors save: a second file, then a rename over the first.
                 let temp = one.with_extension("swp");
                 self.write(&temp);
                 fs_err::rename(temp, one).ok();
