@@ -189,7 +189,7 @@ pub(crate) struct CrateRow {
 }
 
 /// The shipped crates, each below those it uses.
-pub(crate) const CRATES: [CrateRow; 10] = [
+pub(crate) const CRATES: [CrateRow; 13] = [
     CrateRow {
         name: "core",
         purpose: "types and rules without I/O: ids, model, events, state machines of turns and tools, permission \
@@ -429,6 +429,50 @@ pub(crate) const CRATES: [CrateRow; 10] = [
             never(&ENVIRONMENT),
             never(&TERMINAL),
             never(&TURNSTONE),
+        ],
+    },
+    CrateRow {
+        name: "outbound",
+        purpose: "outgoing HTTP: TLS with the system's trust store, proxies, redirects, refused addresses",
+        uses: &[],
+        boundaries: &[
+            never(&SQLITE),
+            never(&PROGRAMS),
+            never(&GIT),
+            never(&TERMINAL),
+            never(&SESSIONS),
+            never(&WIRE),
+        ],
+    },
+    CrateRow {
+        name: "config",
+        purpose: "configuration of users and projects: sources, trust, secrets, providers, the catalogue of \
+                  models, agents, commands",
+        uses: &[],
+        boundaries: &[
+            never(&SQLITE),
+            never(&HTTP),
+            never(&ASYNC),
+            never(&PROGRAMS),
+            never(&GIT),
+            never(&CLOCK),
+            never(&RANDOMNESS),
+            never(&ENVIRONMENT),
+            never(&TERMINAL),
+            never(&SESSIONS),
+        ],
+    },
+    CrateRow {
+        name: "agent",
+        purpose: "the agent: models and their wires, tools, the loop that runs a prompt",
+        uses: &["core", "engine"],
+        boundaries: &[
+            never(&SQLITE),
+            never(&HTTP),
+            never(&ASYNC),
+            never(&GIT),
+            never(&ENVIRONMENT),
+            never(&TERMINAL),
         ],
     },
     CrateRow {

@@ -1,0 +1,4 @@
+//! The agent: models and their wires, tools, and the loop that runs a prompt.
+
+pub mod model;
+pub mod tool;
