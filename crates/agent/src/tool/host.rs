@@ -14,6 +14,10 @@ use super::{ToolError, ToolReply};
 use crate::model::ToolSchema;
 
 /// A tool that a model may call.
+///
+/// A tool opens the change sets of what it writes itself, for the part of its call and after it has asked: what a
+/// person saves while they are asked is theirs. The loop therefore begins the call with `ToolFileAccess::Nothing`, and
+/// uses [`Self::written_paths`] only to decide which calls run at the same time.
 pub trait Tool: Send + Sync {
     /// Returns the name, description and schema that the model sees.
     fn schema(&self) -> ToolSchema;
@@ -83,7 +87,8 @@ pub trait ToolHost: Send + Sync {
     /// [`ToolError::Rejected`] if the questions are dismissed, [`ToolError::Aborted`].
     fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, ToolError>;
 
-    /// Replaces the title and metadata that clients show while the call runs.
+    /// Replaces the title and metadata that clients show while the call runs. The processes of the call, which the
+    /// engine has recorded in the stored part, stay recorded: see `Commands::show_call`.
     fn show(&self, title: Option<String>, metadata: Map<String, Value>);
 
     /// Returns the signal that ends the call early.

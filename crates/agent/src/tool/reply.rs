@@ -15,6 +15,18 @@ pub struct ToolReply {
     pub attachments: Vec<ToolAttachment>,
 }
 
+impl ToolReply {
+    /// Returns a reply without attachments.
+    pub(crate) fn new(title: String, output: String, metadata: Value) -> Self {
+        Self { title, output, metadata: into_fields(metadata), attachments: Vec::new() }
+    }
+}
+
+/// Returns the fields of an object; none of anything else.
+pub(crate) fn into_fields(value: Value) -> Map<String, Value> {
+    if let Value::Object(fields) = value { fields } else { Map::new() }
+}
+
 /// A file that a tool returns.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolAttachment {

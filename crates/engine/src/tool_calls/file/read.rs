@@ -108,6 +108,50 @@ impl ToolCalls {
         Ok(FileReadResult { path: placed.real, bytes: seen.bytes, stamp })
     }
 
+    /// Reads a file for a session without recording that the session saw it: its caller shows no one the
+    /// content, and the session may not overwrite the file because of it.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::read_file`].
+    pub fn view_file(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        path: &Path,
+    ) -> Result<FileReadResult, FileError> {
+        let owner = self.store.read(ctx, |r| r.sessions().get(session))?;
+        let placed = self.locate_file(ctx, &owner, path)?;
+        let seen = placed.read_state()?;
+        let stamp = make_stamp(&seen, ctx.now);
+        Ok(FileReadResult { path: placed.real, bytes: seen.bytes, stamp })
+    }
+
+    /// Reads a file that a session is about to replace as a whole, if it is what the session saw last.
+    ///
+    /// # Errors
+    ///
+    /// [`FileError::NeverRead`] and [`FileError::Stale`], and as [`Self::read_file`].
+    pub fn view_file_to_replace(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        path: &Path,
+    ) -> Result<FileReadResult, FileError> {
+        let found = self.view_file(ctx, session, path)?;
+        let seen = self.read_stamps.find(session, &found.path)?;
+        match seen {
+            _ if found.stamp.image == PathImage::Absent => Ok(found),
+            None => Err(FileError::NeverRead { path: found.path }),
+            Some(seen) if seen.image == found.stamp.image => Ok(found),
+            Some(seen) => Err(FileError::Stale {
+                path: found.path,
+                read: Box::new(seen),
+                now: Box::new(found.stamp),
+            }),
+        }
+    }
+
     /// How many bytes a file has, before it is read; none if there is no such file.
     ///
     /// # Errors

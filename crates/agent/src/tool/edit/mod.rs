@@ -1,0 +1,10 @@
+//! The tool `edit`: replaces a text in a file, and forgives what models get wrong about white space.
+
+mod anchored_block;
+mod edit_tool;
+mod line_window;
+mod replacement;
+mod similarity;
+mod strategy;
+
+pub use edit_tool::EditTool;

@@ -1,0 +1,57 @@
+//! What the built-in tools need besides their host.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use super::{ToolError, ToolHost};
+
+/// What the built-in tools need besides their host.
+#[derive(Clone, Default)]
+pub struct ToolSettings {
+    /// How much of an output the model reads at once.
+    pub output_limits: ToolOutputLimits,
+    /// Formats the files that a call has written.
+    pub formatter: Option<Arc<dyn FileFormatter>>,
+    /// Finds the instruction files near a file that is read.
+    pub instructions: Option<Arc<dyn NearbyInstructions>>,
+}
+
+/// How much of an output the model reads at once; the rest goes to a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ToolOutputLimits {
+    /// Lines.
+    pub lines: usize,
+    /// Bytes.
+    pub bytes: usize,
+}
+
+impl Default for ToolOutputLimits {
+    fn default() -> Self {
+        Self { lines: 2_000, bytes: 50 << 10 }
+    }
+}
+
+/// Formats files that a call has written. What it writes belongs to the call.
+pub trait FileFormatter: Send + Sync {
+    /// Formats files of a call and returns those that it may have changed.
+    ///
+    /// # Errors
+    ///
+    /// The turn was aborted. A formatter that fails is no error: the file stays as it was written.
+    fn format(&self, host: &dyn ToolHost, files: &[PathBuf]) -> Result<Vec<PathBuf>, ToolError>;
+}
+
+/// Finds the instruction files that hold for a file and that the model has not read yet.
+pub trait NearbyInstructions: Send + Sync {
+    /// Returns the files between a file and the directory of the session, with their text.
+    fn find(&self, host: &dyn ToolHost, file: &Path) -> Vec<InstructionFile>;
+}
+
+/// An instruction file.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct InstructionFile {
+    /// Where it is.
+    pub path: PathBuf,
+    /// Its text.
+    pub text: String,
+}
