@@ -35,10 +35,10 @@ pub use history::jump::{SessionCheckpoint, SessionPoint};
 pub use history::replication::{ReplicatedEvent, Replication};
 pub use history::revert::Reverts;
 pub use history::undo::{
-    CheckpointChange, ContendedPath, ForeignChanges, LostWindow, MissingCapture, OperationReport,
-    RepositoryMove, RootPlan, RootReport, TimelineSwitch, UndoAspect, UndoOptions, UndoPlan,
-    UndoTarget, UnobservedRoot, decode_checkpoint, decode_expired_guards, decode_report,
-    decode_turns,
+    CheckpointChange, ContendedPath, ConversationMove, ForeignChanges, LostWindow, MissingCapture,
+    OperationReport, RepositoryMove, RootPlan, RootReport, TimelineSwitch, UndoAspect, UndoOptions,
+    UndoPlan, UndoTarget, UnmovedConversation, UnmovedReason, UnobservedRoot, decode_checkpoint,
+    decode_expired_guards, decode_report, decode_turns,
 };
 pub use maintenance::Maintenance;
 pub use maintenance::deletion::{ErasureReport, RetainedCopies, SessionErasure};

@@ -249,6 +249,7 @@ impl SnapshotStore {
             worktree: &self.worktree,
             // Where the system does not say, the run finds out.
             guard_space: self.budget().bytes_above_floor().unwrap_or(u64::MAX),
+            worktree_index: &self.worktree_index,
         }
     }
 

@@ -59,11 +59,12 @@ pub use maintenance::{
     DatabaseMaintenance, DatabaseMaintenanceReport, MaintenanceBudget, MaintenanceLimits,
 };
 pub use mutation::{
-    ChangeSetMutations, CloseChangeSet, CopyChangeSet, EndTurn, FinishedOperation, GuardExpiry,
-    ImportedTurnEnd, MessageMutations, NewChangeSet, NewOperation, NewPart, NewTurn,
-    OperationMutations, ProjectMutations, PromptDelivery, PromptMutations, PromptReceipt,
-    ReplicationOutcome, RequestMutations, SessionMutations, ShareMutations, ShareRecord,
-    SyncMutations, TurnEndOutcome, TurnExpiry, TurnMutations, UndoExpiryMutations, UnrevokedShare,
+    ChangeSetMutations, CloseChangeSet, CopyChangeSet, EndTurn, ExpectedPosition,
+    FinishedOperation, GuardExpiry, ImportedTurnEnd, MessageMutations, NewChangeSet, NewOperation,
+    NewPart, NewTurn, OperationMutations, ProjectMutations, PromptDelivery, PromptMutations,
+    PromptReceipt, ReplicationOutcome, RequestMutations, SessionMutations, ShareMutations,
+    ShareRecord, SyncMutations, TurnEndOutcome, TurnExpiry, TurnMutations, UndoExpiryMutations,
+    UnrevokedShare,
 };
 pub use projection_check::ProjectionMismatch;
 pub use purge::{DeletionReport, PendingDeletion};

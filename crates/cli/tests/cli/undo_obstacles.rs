@@ -290,6 +290,37 @@ fn unreadable_file_is_named_and_left() {
     assert_eq!(mode_of(&case, "secret"), 0);
 }
 
+/// Proves R1: what nobody could read before or after is known to have changed from the trace alone.
+#[test]
+fn unreadable_paths_that_a_traced_command_changed_are_named() {
+    let case = CliFixture::empty();
+    for name in ["closed", "gone", "from", "theirs", "untouched"] {
+        write_file(&case, name, "one\n");
+    }
+    fs_err::create_dir(case.path("p/dir")).expect("made");
+    write_file(&case, "dir/in", "one\n");
+    if chown(case.path(""), Some(UNPRIVILEGED_USER), Some(UNPRIVILEGED_USER)).is_err() {
+        return;
+    }
+    give_away(&case.path(""), UNPRIVILEGED_USER);
+    chown(case.path("p/theirs"), Some(0), Some(0)).expect("given");
+    for name in ["closed", "gone", "from", "theirs", "untouched", "dir"] {
+        let none = std::os::unix::fs::PermissionsExt::from_mode(0o0);
+        fs_err::set_permissions(case.path("p").join(name), none).expect("closed");
+    }
+    let script = "chmod 600 closed; echo two > closed; chmod 000 closed; rm -f gone theirs; mv from to; \
+                  chmod 700 dir; echo two > dir/in; chmod 000 dir";
+    if run_unprivileged(&case, &["exec", "--", "sh", "-c", script]).code != 0 {
+        return;
+    }
+    let skipped = |name: &str| format!("skipped    {name}  (unreadable)\n");
+    let expected: String = ["closed", "dir", "from", "gone", "theirs", "to"].map(skipped).concat();
+    for args in [&["undo", "--dry-run"][..], &["undo"]] {
+        let ran = run_unprivileged(&case, args);
+        assert_eq!((ran.code, ran.out.as_str()), (4, expected.as_str()), "{ran:?}");
+    }
+}
+
 /// Proves R18.
 #[test]
 fn directories_that_the_turn_made_read_only_are_no_obstacle() {

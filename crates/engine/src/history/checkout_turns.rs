@@ -16,8 +16,8 @@ use crate::error::Result;
 use crate::history::session_changes::SessionChanges;
 use crate::history::timeline::Timeline;
 use crate::history::undo::{
-    ChangeSetUndoState, UndoAspect, UndoSelection, UndoTarget, decode_other_turns, decode_plan,
-    decode_report, decode_turns, find_concurrent_writes,
+    ChangeSetUndoState, UndoAspect, UndoSelection, UndoTarget, decode_leader, decode_other_turns,
+    decode_plan, decode_report, decode_turns, find_concurrent_writes,
 };
 
 /// Turns read at once.
@@ -238,7 +238,7 @@ impl CheckoutTurns {
                 break;
             }
             if scope.contains(&directory)
-                && let Some(planned) = self.selection.find_newest_undo(ctx, &session)?
+                && let Some((planned, session)) = self.selection.find_newest_undo(ctx, &session)?
                 && best.as_ref().is_none_or(|(best, _)| *best < planned)
             {
                 best = Some((planned, session));
@@ -366,7 +366,8 @@ impl CheckoutTurns {
         let ended = row.turn.span.1;
         let operations = self.store.read(ctx, |r| r.operations().between(ended, LOG_END))?;
         for operation in operations.iter().rev() {
-            if refers_to_turn(operation, row)? && operation.done.is_some() {
+            let is_member = decode_leader(operation)?.is_some();
+            if !is_member && refers_to_turn(operation, row)? && operation.done.is_some() {
                 let Some(report) = decode_report(operation)?.filter(|it| !it.without_effect) else {
                     continue;
                 };

@@ -14,8 +14,8 @@ use crate::history::checkpoint::active_checkpoints;
 use crate::history::historical_state::HistoricalState;
 use crate::history::timeline::Timeline;
 use crate::history::undo::{
-    ChangeSetUndoState, OperationSelection, SideEffects, TimelineSwitch, UndoAspect, UndoOptions,
-    UndoPlan, is_timeline_switch,
+    ChangeSetUndoState, OperationSelection, OtherConversations, SideEffects, TimelineSwitch,
+    UndoAspect, UndoOptions, UndoPlan, is_timeline_switch,
 };
 use crate::history::undo_redo::History;
 
@@ -109,6 +109,7 @@ impl History {
             changes,
             head,
             side_effects,
+            conversations: OtherConversations::default(),
         };
         self.planner.build(ctx, session, selection, options)
     }

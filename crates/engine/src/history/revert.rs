@@ -16,8 +16,8 @@ use crate::history::session_recovery::SessionRecovery;
 use crate::history::timeline::{TIMELINE_END, Timeline};
 use crate::history::timeline_branch::TimelineBranches;
 use crate::history::undo::{
-    OperationPlanner, OperationReport, OperationRunner, OperationSelection, UndoOptions, UndoPlan,
-    UndoSelection,
+    OperationPlanner, OperationReport, OperationRunner, OperationSelection, OtherConversations,
+    UndoOptions, UndoPlan, UndoSelection,
 };
 
 /// What becomes of files when the head moves.
@@ -201,6 +201,7 @@ impl Reverts {
             changes,
             head,
             side_effects,
+            conversations: OtherConversations::default(),
         };
         self.planner.build(ctx, session, selection, &UndoOptions::default())
     }

@@ -20,7 +20,7 @@ use crate::history::session_recovery::SessionRecovery;
 use crate::history::timeline_branch::TimelineBranches;
 use crate::history::undo::{
     OperationPlanner, OperationReport, OperationRunner, UndoAspect, UndoOptions, UndoPlan,
-    UndoSelection, UndoTarget, decode_plan, decode_report,
+    UndoSelection, UndoTarget, UnmovedConversation, UnmovedReason, decode_plan, decode_report,
 };
 
 /// Undo, redo and jump; revert, checkpoints, diffs and forks through its parts.
@@ -154,6 +154,10 @@ impl History {
         let is_running = |turn: &&TurnRow| turn.state.is_open();
         let runs_itself = turns.iter().filter(is_running).any(|turn| plan.turns.contains(&turn.id));
         if turns.iter().any(|turn| turn.state.is_open()) && !runs_itself {
+            if plan.head != HeadTarget::Stay && !plan.also.is_empty() {
+                let (session, reason) = (plan.session.clone(), UnmovedReason::Running);
+                plan.conversations_left.push(UnmovedConversation { session, reason });
+            }
             (plan.during_turn, plan.head, plan.todos) = (true, HeadTarget::Stay, None);
         }
         Ok(())

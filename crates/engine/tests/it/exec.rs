@@ -143,9 +143,10 @@ fn concurrent_windows_are_reported_and_undone_together() {
 
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("plan").as_deref(), Some("plan\n"));
-    // The other session knows that its files are undone; redo restores both.
-    let again = case.plan(&one.session, &UndoTarget::Last);
-    assert!(again.roots.iter().all(|root| root.plan.steps.is_empty()), "{again:?}");
+    // The other session knows that its turn is undone; redo restores both.
+    let options = UndoOptions::default();
+    let again = case.engine.history().plan_undo(&ctx(), &one.session, &UndoTarget::Last, &options);
+    assert!(matches!(again, Err(EngineError::NothingToUndo(_))), "{again:?}");
     let report = case.redo(&two.session);
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("plan").as_deref(), Some("plan\nby one\nby two\n"));

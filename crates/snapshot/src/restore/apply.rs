@@ -11,6 +11,7 @@ use turnstone_core::time::EpochMillis;
 use super::crash_recovery::remove_temp_name;
 use super::directory_steps::{DirectorySteps, is_directory_step, is_exchange};
 use super::directory_sync::{sync_directories, sync_thread_pool};
+use super::linked_files::find_linked_paths;
 use super::operation_log::{OperationHeader, OperationRequest};
 use super::pending_plan::{PendingPlan, random_id};
 use super::plan::{RestoreError, RestorePlan, RestoreStep};
@@ -239,34 +240,49 @@ impl RestoreRunner<'_> {
         Ok(report)
     }
 
-    /// Runs groups in parallel: they share no path, and each waits for the disk.
+    /// Runs groups in parallel, removals first: they share no path, and each waits for the disk. Groups that
+    /// share a file with several names run one after the other.
     fn run_transactions(
         &self,
         stored: &PendingPlan,
         ready: &[(RelPath, IndexedSteps<'_>)],
     ) -> Result<Vec<(RestoreReport, TransactionOutcome)>, RestoreError> {
         let merges = index_merges(&stored.plan.merges)?;
-        let run = |(root, steps): &(RelPath, IndexedSteps<'_>)| {
+        let run = |(root, steps): &&(RelPath, IndexedSteps<'_>)| {
             let mut part = RestoreReport::default();
-            let outcome = self.run_transaction(&stored.id, &merges, (root, steps), &mut part);
+            let context = (stored.id.as_str(), &merges, &stored.plan);
+            let outcome = self.run_transaction(context, (root, steps), &mut part);
             fail_point!("snapshot::group_done");
             (part, outcome)
         };
         if ready.len() < 2 {
-            return Ok(ready.iter().map(run).collect());
+            return Ok(ready.iter().map(|group| run(&group)).collect());
         }
-        Ok(sync_thread_pool(ready.len())?.install(|| ready.par_iter().map(run).collect()))
+        let is_removal = |group: &&(RelPath, IndexedSteps<'_>)| {
+            group.1.iter().all(|(_, step)| step.target == PathImage::Absent)
+        };
+        let (removals, others): (Vec<_>, Vec<_>) = ready.iter().partition(is_removal);
+        let threads = sync_thread_pool(ready.len())?;
+        let mut done: Vec<_> = threads.install(|| removals.par_iter().map(run).collect());
+        // Now, because a removal takes a name from a file.
+        let linked = find_linked_paths(&self.store.worktree, &stored.plan.steps);
+        let is_linked = |group: &&(RelPath, IndexedSteps<'_>)| {
+            group.1.iter().any(|(_, step)| linked.contains(&step.path))
+        };
+        let (linked, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_linked);
+        done.extend(linked.iter().map(run));
+        done.extend(threads.install(|| others.par_iter().map(run).collect::<Vec<_>>()));
+        Ok(done)
     }
 
     /// Applies a group; returns what is left of it.
     fn run_transaction(
         &self,
-        id: &str,
-        merges: &MergedBlobs<'_>,
+        (id, merges, plan): (&str, &MergedBlobs<'_>, &RestorePlan),
         (root, steps): (&RelPath, &IndexedSteps<'_>),
         report: &mut RestoreReport,
     ) -> TransactionOutcome {
-        let operation = StepTransaction::open(self.store, id, root, merges);
+        let operation = StepTransaction::open(self.store, id, root, (merges, &plan.separated));
         let mut operation = match operation {
             Ok(operation) => operation,
             Err(why) => {

@@ -74,12 +74,13 @@ impl StepTransaction<'_> {
         let mut present = None;
         if is_file(old) && is_file(new) {
             let (file, stat) = dir.open_file(place.name).map_err(|_| ConflictReason::Changed)?;
-            if old.map(|leaf| leaf.blob) == new.map(|leaf| leaf.blob) {
+            let is_separated = stat.nlink > 1 && self.is_separated(&step.path);
+            if old.map(|leaf| leaf.blob) == new.map(|leaf| leaf.blob) && !is_separated {
                 let set =
                     set_perm(&file, permission_bits_of(step.target)).and_then(|()| file.sync_all());
                 return set.map(|()| false).map_err(|error| ConflictReason::from_io_error(&error));
             }
-            if stat.nlink > 1 {
+            if stat.nlink > 1 && !is_separated {
                 return self.overwrite_in_place(place, step).map(|()| false);
             }
             present = Some(file);
@@ -87,7 +88,7 @@ impl StepTransaction<'_> {
         let temp = NameInDir { dir: self.anchor(), name: &name };
         match self.write_temp_file(temp, step, present.as_ref()) {
             // Owner or attributes cannot be given to a new file, so the old one must stay.
-            Err(ConflictReason::NotMergeable) => {
+            Err(ConflictReason::NotMergeable) if !self.is_separated(&step.path) => {
                 return self.overwrite_in_place(place, step).map(|()| false);
             }
             done => done?,

@@ -10,6 +10,7 @@ mod directory_steps;
 mod directory_sync;
 mod file_swap;
 mod guard_space;
+mod linked_files;
 mod name_exchange;
 mod operation_log;
 mod path_merge;

@@ -2,11 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::sync::Mutex;
 
 use gix::objs::Kind;
 use serde::{Deserialize, Serialize};
 use turnstone_core::change::{FileChange, ThreeWayStep};
 
+use super::linked_files::plan_linked_files;
 use super::operation_log::LoggedOperation;
 use super::path_merge::{DerivedState, LinkFailure, PathMerger};
 use super::plan_obstacles::ObstacleCheck;
@@ -19,6 +21,7 @@ use crate::object_store::{ObjectError, ObjectRepository};
 use crate::path::RelPath;
 use crate::path_image::{PathImage, UncoveredReason};
 use crate::worktree::Worktree;
+use crate::worktree_index::WorktreeIndex;
 
 /// Why nothing was restored. No file has changed, except under [`Self::Unfinished`].
 #[derive(Debug, thiserror::Error)]
@@ -88,6 +91,12 @@ pub struct RestorePlan {
     pub missing_directories: Vec<RelPath>,
     /// Paths that are not covered.
     pub not_covered: Vec<(RelPath, UncoveredReason)>,
+    /// Files with several names of which this one becomes a file of its own, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub separated: Vec<RelPath>,
+    /// Files that have names in no step and are written in place: the others change with them, sorted.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub linked_elsewhere: Vec<RelPath>,
     /// The bytes of merges, which no capture holds yet.
     #[serde(with = "stored_form::merged_bytes")]
     pub merges: Vec<Vec<u8>>,
@@ -110,6 +119,7 @@ pub struct RestorePlanner<'s> {
     pub(crate) worktree: &'s Worktree,
     /// Bytes that may be stored before anything is overwritten.
     pub(crate) guard_space: u64,
+    pub(crate) worktree_index: &'s Mutex<WorktreeIndex>,
 }
 
 impl RestorePlanner<'_> {
@@ -136,6 +146,7 @@ impl RestorePlanner<'_> {
         }
         keep_if_damaged(&mut plan);
         ObstacleCheck::new(self, &by_path).apply(&mut plan)?;
+        plan_linked_files(&mut plan, self.worktree, self.worktree_index);
         plan.missing_directories = self.find_missing_directories(&plan.steps);
         Ok(plan)
     }

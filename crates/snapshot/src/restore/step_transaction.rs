@@ -37,6 +37,8 @@ pub(super) struct StepTransaction<'s> {
     pub(super) repository: &'s ObjectRepository,
     id: &'s str,
     pub(super) merges: &'s MergedBlobs<'s>,
+    /// Paths that become files of their own, sorted.
+    separated: &'s [RelPath],
     anchor: WorktreeDir,
     done: Vec<RollbackEntry>,
     pub(super) in_place: Vec<RelPath>,
@@ -53,7 +55,7 @@ impl<'s> StepTransaction<'s> {
         store: &'s SnapshotStore,
         id: &'s str,
         root: &RelPath,
-        merges: &'s MergedBlobs<'s>,
+        (merges, separated): (&'s MergedBlobs<'s>, &'s [RelPath]),
     ) -> Result<Self, ConflictReason> {
         let SnapshotStore { worktree, repository, .. } = store;
         let above = worktree.open_dir(None).map_err(|_| ConflictReason::Refused)?;
@@ -64,6 +66,7 @@ impl<'s> StepTransaction<'s> {
             repository,
             id,
             merges,
+            separated,
             anchor: above,
             done,
             in_place,
@@ -281,6 +284,11 @@ impl<'s> StepTransaction<'s> {
     /// The temporary name of a step.
     pub(super) fn temp_name_of(&self, index: usize) -> Vec<u8> {
         temp_name(self.id, index)
+    }
+
+    /// True if a path is one of several names of a file and must not change the others.
+    pub(super) fn is_separated(&self, path: &RelPath) -> bool {
+        self.separated.binary_search(path).is_ok()
     }
 
     pub(super) fn anchor(&self) -> &WorktreeDir {

@@ -7,7 +7,7 @@ use turnstone_core::call_context::Actor;
 use turnstone_core::change::{ChangeRoot, Evidence, FileChange, GitPosition, TraceReport};
 use turnstone_core::event::EventKind;
 use turnstone_core::id::{ChangeId, OperationId, PartId, SessionId, TurnId};
-use turnstone_core::operation::{HeadTarget, OperationKind, UndoneChangeSet};
+use turnstone_core::operation::{HeadTarget, OperationKind, SessionHead, UndoneChangeSet};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
 
@@ -245,6 +245,15 @@ impl ChangeSetMutations<'_> {
     }
 }
 
+/// Where a session is expected to be.
+#[derive(Clone, Copy, Debug)]
+pub struct ExpectedPosition<'a> {
+    /// Its head.
+    pub head: Option<&'a SessionHead>,
+    /// Its newest turn.
+    pub newest_turn: Option<&'a TurnId>,
+}
+
 /// Plans and finishes operations: undo, redo, jump, fork and eviction.
 #[derive(Clone, Copy)]
 pub struct OperationMutations<'a> {
@@ -298,6 +307,36 @@ impl OperationMutations<'_> {
             &EventDraft::new(Some(num), EventKind::OperationPlanned, None).payload(prepared),
         )?;
         Ok(WriteOutcome::Created)
+    }
+
+    /// Writes an operation down that moves only the head, and is over at once; false: the session is not where it
+    /// is expected to be, and nothing was written. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Busy`] while a turn of the session is open, or another operation; nothing was written then,
+    /// either.
+    pub fn record_head_move(
+        &self,
+        session: &SessionId,
+        new: &NewOperation,
+        done: &FinishedOperation,
+        expected: ExpectedPosition<'_>,
+    ) -> Result<bool> {
+        let num = self.tx.session_num(session)?;
+        if self.find(num, &new.id)?.is_some() {
+            return Ok(true);
+        }
+        let read = ReadTx { conn: self.tx.conn, blobs: self.tx.blobs };
+        let turns = read.turns().list(session)?;
+        let is_expected = read.sessions().head(session)?.as_ref() == expected.head
+            && turns.last().map(|turn| &turn.id) == expected.newest_turn;
+        if !is_expected {
+            return Ok(false);
+        }
+        self.plan(session, new)?;
+        self.finish(session, done)?;
+        Ok(true)
     }
 
     /// Tells whether an operation of the session is not over; background operations do not count.

@@ -15,8 +15,8 @@ mod streamed_text;
 mod turn;
 
 pub use change_set::{
-    ChangeSetMutations, CloseChangeSet, CopyChangeSet, FinishedOperation, NewChangeSet,
-    NewOperation, OperationMutations,
+    ChangeSetMutations, CloseChangeSet, CopyChangeSet, ExpectedPosition, FinishedOperation,
+    NewChangeSet, NewOperation, OperationMutations,
 };
 pub use expiry::{GuardExpiry, TurnExpiry, UndoExpiryMutations};
 pub use imported_turn::ImportedTurnEnd;

@@ -365,5 +365,5 @@ fn summarize_report(report: &OperationReport) -> String {
         .filter(|(count, _)| **count > 0)
         .map(|(count, word)| format!("{} {word}", number_format::format_count(*count)))
         .collect();
-    if list.is_empty() { "no file had to change".to_owned() } else { list.join(", ") }
+    if list.is_empty() { "no file changed".to_owned() } else { list.join(", ") }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use turnstone_core::change::GitPosition;
+use turnstone_core::change::{BoundedPaths, GitPosition};
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::operation::OperationKind;
 use turnstone_core::rel_path::RelPath;
 use turnstone_engine::{
     ContendedPath, MissingCapture, OperationReport, RepositoryMove, RootReport, UndoAspect,
-    UndoPlan,
+    UndoPlan, UnmovedReason,
 };
 use turnstone_snapshot::{RestoreConflict, RestoreReport};
 
@@ -123,6 +123,7 @@ impl<'a> UndoResult<'a> {
         value["open_windows"] = json!(self.open_windows);
         for (index, root) in self.plan.roots.iter().enumerate() {
             value["roots"][index]["windows"] = json!(root.windows);
+            value["roots"][index]["linked_elsewhere"] = json!(root.plan.linked_elsewhere);
         }
         Ok(value)
     }
@@ -372,10 +373,43 @@ fn print_totals(ui: &mut Ui, shown: &UndoResult<'_>) {
     }
     print_foreign_changes(ui, &shown.report);
     print_unobserved(ui, shown);
+    print_linked_elsewhere(ui, shown);
+    if !shown.report.without_effect {
+        print_unmoved_conversations(ui, shown);
+    }
     if shown.report.without_effect {
         let verb = if shown.dry_run { "would" } else { "does" };
         let done = past_participle(shown.report.kind);
         ui.print_note(&format!("no files could be {done}: the conversation {verb} not change"));
+    }
+}
+
+/// Names files that are written in place although they have names that the undo is not about.
+fn print_linked_elsewhere(ui: &mut Ui, shown: &UndoResult<'_>) {
+    for root in &shown.plan.roots {
+        let files = BoundedPaths::new(root.plan.linked_elsewhere.clone());
+        let verb = match files.count() {
+            0 => continue,
+            1 => "has other names (hard links), which change with it",
+            _ => "have other names (hard links), which change with them",
+        };
+        ui.print_note(&format!("note: {} {verb}", list_paths(&files)));
+    }
+}
+
+/// Names the conversations of several sessions that do not follow the files.
+fn print_unmoved_conversations(ui: &mut Ui, shown: &UndoResult<'_>) {
+    let done = past_participle(shown.report.kind);
+    for left in &shown.report.conversations_left {
+        let reason = match left.reason {
+            UnmovedReason::Running => "a turn of it is running".to_owned(),
+            UnmovedReason::LaterTurns => format!("later turns of it are not {done}"),
+            UnmovedReason::Changed => "it went on meanwhile".to_owned(),
+        };
+        ui.print_note(&format!(
+            "note: the conversation of session {} stays: {reason}",
+            left.session
+        ));
     }
 }
 

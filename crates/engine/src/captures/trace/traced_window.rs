@@ -100,8 +100,13 @@ impl TraceFiles {
             let unknown = PathImage::Uncovered { reason: UncoveredReason::Unreadable };
             window.handle.reader().path_image(window.before, path).unwrap_or(unknown)
         };
-        let uncovered = list_uncovered(window, &touches, &changes);
-        let found = attribute_changes(changes, &touches, opened, before);
+        let (unreadable, uncovered) = list_uncovered(window, &touches, &changes);
+        let mut found = attribute_changes(changes, &touches, opened, before);
+        // That a file changed which nobody could read is known from the trace alone.
+        let unknown = PathImage::Uncovered { reason: UncoveredReason::Unreadable };
+        let change = |path| FileChange { path, before: unknown, after: unknown };
+        found.own.extend(unreadable.into_iter().map(change));
+        found.own.sort_by(|one, other| one.path.cmp(&other.path));
         let report = TraceReport {
             others: BoundedPaths::new(found.others),
             shared: found.shared.into_iter().collect(),
@@ -142,16 +147,22 @@ fn map_touches(
     roots.map(&log.touches, &PathAliases::find(root, &unexplained, &log.touches))
 }
 
-/// The paths that captures skip and at or below which the command wrote, apart from `changes`.
+/// The paths that captures skip and at or below which the command wrote, apart from `changes`: those that could
+/// not be read, and all others.
 fn list_uncovered(
     window: &TracedWindow<'_>,
     touches: &[PathTouch],
     changes: &[FileChange],
-) -> Vec<RelPath> {
+) -> (Vec<RelPath>, Vec<RelPath>) {
     let captures = [Some(window.before), window.after].into_iter().flatten();
-    let skipped: BTreeSet<&RelPath> = captures
+    let all: Vec<&(RelPath, UncoveredReason)> = captures
         .flat_map(|capture| &capture.coverage.skipped)
         .filter(|(_, reason)| *reason != UncoveredReason::OwnData)
+        .collect();
+    let skipped: BTreeSet<&RelPath> = all.iter().map(|(path, _)| path).collect();
+    let closed: BTreeSet<&RelPath> = all
+        .iter()
+        .filter(|(_, reason)| *reason == UncoveredReason::Unreadable)
         .map(|(path, _)| path)
         .collect();
     let known: BTreeSet<&RelPath> = changes.iter().map(|change| &change.path).collect();
@@ -160,7 +171,7 @@ fn list_uncovered(
         let all = [touch.path.clone()].into_iter().chain(touch.path.ancestors());
         found.extend(all.filter(|path| skipped.contains(path) && !known.contains(path)));
     }
-    found.into_iter().collect()
+    found.into_iter().partition(|path| closed.contains(path))
 }
 
 /// The files of the root that processes which live on have open for writing.

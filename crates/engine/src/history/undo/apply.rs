@@ -20,6 +20,7 @@ use turnstone_store::{
 use super::operation_json::{
     decode_branch, decode_plan, encode_plan, encode_report, written_paths,
 };
+use super::other_conversations::ConversationRecord;
 use super::types::{OperationReport, PlannedChangeSet, RootPlan, RootReport, UndoPlan};
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
@@ -122,11 +123,16 @@ impl OperationRunner {
         }
         let report = plan.build_report(roots);
         let recorded = self.finish(ctx, plan, &report);
-        recorded.map(|()| report.clone()).map_err(|error| explain_unrecorded(&report, error))
+        recorded.map_err(|error| explain_unrecorded(&report, error))
     }
 
     /// Moves the conversation after the files, and stores what was done.
-    fn finish(&self, ctx: &Context, plan: &UndoPlan, report: &OperationReport) -> Result<()> {
+    fn finish(
+        &self,
+        ctx: &Context,
+        plan: &UndoPlan,
+        report: &OperationReport,
+    ) -> Result<OperationReport> {
         // An operation that could restore no file, or that left some for another one, moves nothing else.
         let head = match plan.moves_conversation(report) {
             true => plan.head.clone(),
@@ -148,14 +154,15 @@ impl OperationRunner {
         self.record(ctx, plan, report, done)
     }
 
-    /// Stores what was done; to-dos and grants follow in the same transaction.
+    /// Stores what was done, and returns the report of it; to-dos, grants and the conversations of other
+    /// sessions follow in the same transaction.
     fn record(
         &self,
         ctx: &Context,
         plan: &UndoPlan,
         report: &OperationReport,
         done: FinishedOperation,
-    ) -> Result<()> {
+    ) -> Result<OperationReport> {
         let session = self.store.read(ctx, |r| r.sessions().get(&plan.session))?;
         let todos = plan.todos.clone().filter(|_| plan.moves_conversation(report));
         let withdrawn = report.withdrawn.clone();
@@ -164,11 +171,15 @@ impl OperationRunner {
         for one in std::iter::once(&plan.session).chain(others).collect::<BTreeSet<_>>() {
             summary.push((one.clone(), self.changes.summarize(ctx, one, &done.taken, &[])?));
         }
-        let behind = match &done.head {
-            HeadTarget::To(head) => self.changes.diff_after_head(ctx, &plan.session, head)?,
-            HeadTarget::Stay | HeadTarget::Tip => None,
-        };
-        let behind = behind.and_then(|diff| self.trim_to_disk(diff));
+        let behind = self.diff_after(ctx, &plan.session, &done.head)?;
+        let mut conversations = Vec::new();
+        if plan.moves_conversation(report) {
+            for moved in &plan.conversations {
+                let diff = self.diff_after(ctx, &moved.1.session, &moved.1.head)?;
+                conversations.push(ConversationRecord::new(plan, moved, diff)?);
+            }
+        }
+        let report = report.clone();
         let record = move |tx: &turnstone_store::Tx<'_>| {
             if let Some(diff) = &behind {
                 tx.sessions().put_diff(&session.id, diff)?;
@@ -180,10 +191,29 @@ impl OperationRunner {
                 tx.projects().withdraw_rule(&session.project, rule)?;
             }
             summary.iter().try_for_each(|(session, summary)| summary.write(tx, session))?;
-            tx.operations().finish(&session.id, &done)
+            let (mut report, mut done) = (report.clone(), done.clone());
+            for record in &conversations {
+                report.conversations_left.extend(record.write(tx)?);
+            }
+            done.report = encode_report(&report)
+                .map_err(|error| StoreError::Internal(format!("the report: {error}")))?;
+            tx.operations().finish(&session.id, &done).map(|_| report)
         };
-        self.store.write(ctx, record).wait()?;
-        Ok(())
+        Ok(self.store.write(ctx, record).wait()?)
+    }
+
+    /// The diff that clients are shown after a head has moved.
+    fn diff_after(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        head: &HeadTarget,
+    ) -> Result<Option<Vec<SessionFileDiff>>> {
+        let behind = match head {
+            HeadTarget::To(head) => self.changes.diff_after_head(ctx, session, head)?,
+            HeadTarget::Stay | HeadTarget::Tip => None,
+        };
+        Ok(behind.and_then(|diff| self.trim_to_disk(diff)))
     }
 
     /// The diff for clients as far as there is room for it: what was done must be recorded without it, too.

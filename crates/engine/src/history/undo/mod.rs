@@ -9,6 +9,7 @@ mod imported_files;
 mod lost_window;
 mod missing_directories;
 mod operation_json;
+mod other_conversations;
 mod plan;
 mod redo_selection;
 mod redo_steps;
@@ -23,9 +24,11 @@ pub use operation_json::{
     CheckpointChange, decode_checkpoint, decode_expired_guards, decode_report, decode_turns,
 };
 pub(crate) use operation_json::{
-    decode_other_turns, decode_plan, decode_store_operations, encode_branch, encode_checkpoint,
-    encode_plan, encode_report, is_timeline_switch, written_paths,
+    decode_leader, decode_other_turns, decode_plan, decode_store_operations, encode_branch,
+    encode_checkpoint, encode_plan, encode_report, is_timeline_switch, written_paths,
 };
+pub(crate) use other_conversations::OtherConversations;
+pub use other_conversations::{ConversationMove, UnmovedConversation, UnmovedReason};
 pub(crate) use plan::OperationPlanner;
 pub(crate) use plan::PathHistory;
 pub(crate) use selection::{ChangeSetUndoState, OperationSelection, SideEffects};

@@ -23,6 +23,9 @@ struct StoredPlan {
     also: Vec<(SessionId, TurnId)>,
     #[serde(default)]
     switched: bool,
+    /// The operation of another session that this one belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    leader: Option<(SessionId, OperationId)>,
     /// The orders, each with the store that carries it out; plans of old do not say it apart.
     #[serde(default)]
     orders: Option<Vec<(String, OrderId)>>,
@@ -67,10 +70,23 @@ pub(crate) const fn can_move_files(kind: OperationKind) -> bool {
 }
 
 pub(crate) fn encode_plan(plan: &UndoPlan) -> Result<Value> {
+    encode_plan_of(plan, None)
+}
+
+/// The plan of an operation by which a session records what an operation of another one moved.
+pub(super) fn encode_member_plan(
+    plan: &UndoPlan,
+    leader: (SessionId, OperationId),
+) -> Result<Value> {
+    encode_plan_of(plan, Some(leader))
+}
+
+fn encode_plan_of(plan: &UndoPlan, leader: Option<(SessionId, OperationId)>) -> Result<Value> {
     let written = StoredPlan {
         turns: plan.turns.clone(),
         also: plan.also.clone(),
         switched: plan.switch.is_some(),
+        leader,
         orders: Some(list_store_operations(plan)),
         whole: serde_json::to_string(plan).map_err(std::io::Error::from)?,
     };
@@ -164,6 +180,14 @@ pub(crate) fn decode_other_turns(operation: &OperationRow) -> Result<Vec<(Sessio
     match can_move_files(operation.kind) {
         true => Ok(decode_json::<StoredPlan>(operation, &operation.plan)?.also),
         false => Ok(Vec::new()),
+    }
+}
+
+/// The operation of another session that an operation belongs to: its turns are among the other turns of that one.
+pub(crate) fn decode_leader(operation: &OperationRow) -> Result<Option<(SessionId, OperationId)>> {
+    match can_move_files(operation.kind) {
+        true => Ok(decode_json::<StoredPlan>(operation, &operation.plan)?.leader),
+        false => Ok(None),
     }
 }
 

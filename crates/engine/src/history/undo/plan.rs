@@ -132,8 +132,15 @@ impl OperationPlanner {
         selection: OperationSelection,
         options: &UndoOptions,
     ) -> Result<UndoPlan> {
-        let OperationSelection { kind, turns, other_turns: also, mut changes, head, side_effects } =
-            selection;
+        let OperationSelection {
+            kind,
+            turns,
+            other_turns: also,
+            mut changes,
+            head,
+            side_effects,
+            conversations,
+        } = selection;
         // Change sets name their directory as it was; it may have moved since.
         for selected in &mut changes {
             selected.row.set.root = self.snapshots.locate_root(&selected.row.set.root)?;
@@ -154,8 +161,12 @@ impl OperationPlanner {
             todos: side_effects.todos,
             withdrawn: side_effects.withdrawn,
             switch: side_effects.switch,
+            conversations_left: conversations.unmoved,
             ..UndoPlan::empty(operation, kind, session.clone())
         };
+        for change in conversations.moves {
+            plan.conversations.push((self.id_generator.new_operation_id(ctx.now)?, change));
+        }
         let mut walks: BTreeMap<ChangeRoot, RootHistory> = BTreeMap::new();
         for selected in &changes {
             let part = classify_paths(&mut plan, &mut walks, selected, options);
@@ -164,12 +175,28 @@ impl OperationPlanner {
         let redo_steps = self.load_redo_steps(ctx, session, &plan.changes)?;
         ensure_guards_present(&self.store, ctx, session, &redo_steps.relies)?;
         plan.relies = redo_steps.relies.iter().cloned().collect();
+        self.plan_roots(ctx, &mut plan, walks, &redo_steps)?;
+        claim_restored_directories(&mut plan, &changes);
+        plan.git = find_repository_moves(&changes, options);
+        plan.foreign = find_foreign_changes(&changes);
+        plan.unobserved = find_unobserved(&self.snapshots, ctx, &plan, &changes)?;
+        Ok(plan)
+    }
+
+    /// Plans the files of each root, apart from contended ones.
+    fn plan_roots(
+        &self,
+        ctx: &Context,
+        plan: &mut UndoPlan,
+        walks: BTreeMap<ChangeRoot, RootHistory>,
+        redo_steps: &RedoSteps,
+    ) -> Result<()> {
         let shared: BTreeSet<(ChangeRoot, RelPath)> =
             plan.contended.iter().map(|it| (it.root.clone(), it.path.clone())).collect();
         for (root, mut walk) in walks {
             walk.paths.retain(|path, _| !shared.contains(&(root.clone(), path.clone())));
             let paths: Vec<RelPath> = walk.paths.keys().cloned().collect();
-            match self.plan_root(ctx, root.clone(), walk, &redo_steps) {
+            match self.plan_root(ctx, root.clone(), walk, redo_steps) {
                 // The store of the captures is gone: nothing of them can be restored, and each path is named.
                 Err(EngineError::Snapshot(SnapshotError::Untracked(_))) => {
                     let missing = || UncoveredReason::Missing.as_str().to_owned();
@@ -179,11 +206,7 @@ impl OperationPlanner {
                 planned => plan.roots.push(planned?),
             }
         }
-        claim_restored_directories(&mut plan, &changes);
-        plan.git = find_repository_moves(&changes, options);
-        plan.foreign = find_foreign_changes(&changes);
-        plan.unobserved = find_unobserved(&self.snapshots, ctx, &plan, &changes)?;
-        Ok(plan)
+        Ok(())
     }
 
     /// The steps of a redo that operations recorded.

@@ -2,13 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use turnstone_core::change::StepDirection;
 use turnstone_core::id::{ChangeId, SessionId, TurnId};
 use turnstone_core::operation::{HeadTarget, OperationKind, SessionHead, UndoExtent};
 use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::LogCursor;
-use turnstone_store::{Context, OperationRow, TurnRow};
+use turnstone_store::{Context, OperationRow, StoreError, TurnRow};
 
-use super::operation_json::{decode_other_turns, decode_turns, is_without_effect};
+use super::operation_json::{decode_leader, decode_other_turns, decode_turns, is_without_effect};
+use super::other_conversations::ConversationFinder;
 use super::redo_steps::find_undoing_operation;
 use super::selection::{
     ChangeSetUndoState, OperationSelection, SideEffects, UndoSelection, add_turns, is_selected,
@@ -29,6 +31,8 @@ struct RedoTarget<'t> {
     planned: LogCursor,
     /// True if a later turn replaced what the undo had hidden: then the turns have to be named.
     is_superseded: bool,
+    /// The session whose undo took these turns along.
+    leader: Option<SessionId>,
 }
 
 impl UndoSelection {
@@ -48,8 +52,7 @@ impl UndoSelection {
             | UndoTarget::Message(_)
             | UndoTarget::Part(_) => {
                 let turns = select_turns(&line, session, which, || Ok(Vec::new()))?;
-                let other_turns = find_companion_turns(&operations, &turns)?;
-                RedoTarget { turns, other_turns, ..RedoTarget::default() }
+                RedoTarget { turns, ..RedoTarget::default() }
             }
         };
         let RedoTarget { turns: mut chosen, other_turns, paths, is_superseded, .. } = target;
@@ -82,6 +85,8 @@ impl UndoSelection {
             HeadTarget::Tip | HeadTarget::To(_) => self.redo_side_effects(ctx, session, &chosen)?,
         };
         let turns = chosen.iter().map(|turn| turn.id.clone()).collect();
+        let finder = ConversationFinder { selection: self, ctx };
+        let conversations = finder.find(StepDirection::Redo, &also, options.scope)?;
         Ok(OperationSelection {
             kind: OperationKind::Redo,
             turns,
@@ -89,18 +94,33 @@ impl UndoSelection {
             changes,
             head,
             side_effects,
+            conversations,
         })
     }
 
-    /// Where in the log the undo was planned that a redo without turns reverses; `None`: there is none.
+    /// Where in the log the undo was planned that a redo without turns reverses, and in which session: it may
+    /// have taken this one along. `None`: there is none.
     pub(crate) fn find_newest_undo(
         &self,
         ctx: &Context,
         session: &SessionId,
-    ) -> Result<Option<LogCursor>> {
-        let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
-        let target = self.find_last_undo(ctx, session, &line, &operations)?;
-        Ok((!target.turns.is_empty()).then_some(target.planned))
+    ) -> Result<Option<(LogCursor, SessionId)>> {
+        let find = |session: &SessionId| {
+            let (line, operations) = Timeline::read_with_operations(&self.store, ctx, session)?;
+            let target = self.find_last_undo(ctx, session, &line, &operations)?;
+            let found = (target.planned, session.clone());
+            Ok::<_, EngineError>((!target.turns.is_empty()).then_some((found, target.leader)))
+        };
+        let Some((own, leader)) = find(session)? else { return Ok(None) };
+        let Some(leader) = leader else { return Ok(Some(own)) };
+        match find(&leader) {
+            Ok(Some((found, None))) => Ok(Some(found)),
+            Ok(Some((_, Some(_))) | None) => Ok(Some(own)),
+            Err(EngineError::Store(StoreError::NoSession(_) | StoreError::Deleted(_))) => {
+                Ok(Some(own))
+            }
+            Err(error) => Err(error),
+        }
     }
 
     /// The newest undo of which something is still undone: paths that it undid and that no operation has
@@ -132,26 +152,58 @@ impl UndoSelection {
                 | OperationKind::Expire
                 | OperationKind::Forget => continue,
             }
-            let ids = decode_turns(operation)?;
-            let turns: Vec<&TurnRow> =
-                line.turns.iter().filter(|turn| ids.contains(&turn.id)).collect();
-            let other_turns = decode_other_turns(operation)?;
-            let paths = self.held_paths(ctx, session, (operations, nth), &turns, &other_turns)?;
-            let is_hidden = |turn: &&TurnRow| hidden.iter().any(|one| one.id == turn.id);
-            let has_effect = match is_branched {
-                false => !paths.is_empty() || turns.iter().any(is_hidden),
-                true => !paths.is_empty() && hidden.is_empty(),
-            };
-            if has_effect {
-                let (planned, paths) = (operation.planned, Some(paths));
-                let is_superseded = is_branched;
-                return Ok(RedoTarget { turns, other_turns, paths, planned, is_superseded });
+            let undo = (operations, nth);
+            if let Some(target) = self.find_effect(ctx, session, line, undo, is_branched)? {
+                return Ok(target);
             }
         }
         // A head that was set without an undo: the first turn behind it.
         let planned = operations.last().map_or_else(LogCursor::default, |last| last.planned);
         let turns = hidden.into_iter().take(1).collect();
         Ok(RedoTarget { turns, planned, ..RedoTarget::default() })
+    }
+
+    /// What an undo still has an effect on; `None` if on nothing.
+    fn find_effect<'t>(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        line: &'t Timeline,
+        (operations, nth): (&[OperationRow], usize),
+        is_branched: bool,
+    ) -> Result<Option<RedoTarget<'t>>> {
+        let (operation, hidden) = (&operations[nth], line.after_head());
+        let ids = decode_turns(operation)?;
+        let turns: Vec<&TurnRow> =
+            line.turns.iter().filter(|turn| ids.contains(&turn.id)).collect();
+        let hides_own = turns.iter().any(|turn| hidden.iter().any(|one| one.id == turn.id));
+        let planned = operation.planned;
+        if let Some((leader, _)) = decode_leader(operation)? {
+            let leader = Some(leader);
+            let target = RedoTarget { turns, planned, leader, ..RedoTarget::default() };
+            return Ok((!is_branched && hides_own).then_some(target));
+        }
+        let other_turns = decode_other_turns(operation)?;
+        let paths = self.held_paths(ctx, session, (operations, nth), &turns, &other_turns)?;
+        let has_effect = match is_branched {
+            false => !paths.is_empty() || hides_own || self.hides_other_turn(ctx, &other_turns)?,
+            true => !paths.is_empty() && hidden.is_empty(),
+        };
+        let (paths, is_superseded, leader) = (Some(paths), is_branched, None);
+        let target = RedoTarget { turns, other_turns, paths, planned, is_superseded, leader };
+        Ok(has_effect.then_some(target))
+    }
+
+    /// True if the conversation of another session does not show one of its turns.
+    fn hides_other_turn(&self, ctx: &Context, turns: &[(SessionId, TurnId)]) -> Result<bool> {
+        for (session, turn) in turns {
+            match self.store.read(ctx, |r| Timeline::read(r, session)) {
+                Ok(line) if line.after_head().iter().any(|one| one.id == *turn) => return Ok(true),
+                Ok(_) | Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(false)
     }
 
     /// The paths that an operation undid and that no later one has redone, by change set.
@@ -172,8 +224,11 @@ impl UndoSelection {
             self.select_change_sets(ctx, session, turns, other_turns, UndoAspect::Both)?
         {
             let set = &selected.row.set;
-            let is_held =
-                |path: &&RelPath| find_undoing_operation(operations, &set.id, path) == Some(nth);
+            // An operation of another session may have redone it.
+            let is_held = |path: &&RelPath| {
+                selected.undone.contains_path(path)
+                    && find_undoing_operation(operations, &set.id, path) == Some(nth)
+            };
             let paths: BTreeSet<RelPath> =
                 set.changes.iter().map(|change| &change.path).filter(is_held).cloned().collect();
             if !paths.is_empty() {
@@ -213,7 +268,7 @@ fn extent_without(selected: &ChangeSetUndoState, redone: Option<&BTreeSet<RelPat
 }
 
 /// The head after a redo: before the first hidden turn that is not redone, or at the end.
-fn find_redo_head(
+pub(super) fn find_redo_head(
     line: &Timeline,
     which: &UndoTarget,
     scope: UndoAspect,
@@ -231,18 +286,4 @@ fn find_redo_head(
             HeadTarget::To(SessionHead { message: next.message.clone(), part: None })
         }
     }
-}
-
-/// The turns of other sessions that the newest undo of these turns took along.
-fn find_companion_turns(
-    operations: &[OperationRow],
-    chosen: &[&TurnRow],
-) -> Result<Vec<(SessionId, TurnId)>> {
-    for operation in operations.iter().rev().filter(|it| it.kind == OperationKind::Undo) {
-        let turns = decode_turns(operation)?;
-        if chosen.iter().any(|one| turns.contains(&one.id)) {
-            return decode_other_turns(operation);
-        }
-    }
-    Ok(Vec::new())
 }

@@ -14,6 +14,7 @@ use turnstone_core::revert::merge_todos;
 use turnstone_core::time::LogCursor;
 use turnstone_store::{ChangeSetRow, Context, ReadTx, Store, StoreError, TurnRow};
 
+use super::other_conversations::{ConversationFinder, OtherConversations};
 use super::types::{TimelineSwitch, UndoAspect, UndoOptions, UndoTarget};
 use crate::error::{EngineError, Result};
 use crate::history::session_changes::SessionChanges;
@@ -38,6 +39,7 @@ pub(crate) struct OperationSelection {
     pub(crate) changes: Vec<ChangeSetUndoState>,
     pub(crate) head: HeadTarget,
     pub(crate) side_effects: SideEffects,
+    pub(crate) conversations: OtherConversations,
 }
 
 /// What else follows the session.
@@ -77,15 +79,12 @@ impl UndoSelection {
             return Err(EngineError::NothingToUndo(session.clone()));
         }
         let also = add_turns(session, &line.turns, &mut chosen, &options.other_turns)?;
-        let first = chosen[0];
-        // The conversation has one head: it moves back only if nothing visible stays behind it.
-        let behind = visible.iter().filter(|turn| turn.span.0 > first.span.0);
-        let is_tail = behind.clone().all(|turn| chosen.iter().any(|one| one.id == turn.id));
-        let is_visible = visible.iter().any(|turn| turn.id == first.id);
         let is_whole = !matches!(which, UndoTarget::Message(_) | UndoTarget::Part(_));
+        let finder = ConversationFinder { selection: self, ctx };
+        let mut conversations = finder.find(StepDirection::Undo, &also, scope)?;
         let head = match scope {
-            UndoAspect::Both | UndoAspect::Conversation if is_tail && is_visible && is_whole => {
-                HeadTarget::To(SessionHead { message: first.message.clone(), part: None })
+            UndoAspect::Both | UndoAspect::Conversation if is_whole => {
+                conversations.find_own_undo_head(&line, (session, &chosen), !also.is_empty())
             }
             UndoAspect::Both | UndoAspect::Conversation | UndoAspect::Files => HeadTarget::Stay,
         };
@@ -115,6 +114,7 @@ impl UndoSelection {
             changes,
             head,
             side_effects,
+            conversations,
         })
     }
 
@@ -129,7 +129,7 @@ impl UndoSelection {
     }
 
     /// To-dos and grants of turns that are undone or redone (R20).
-    fn find_side_effects(
+    pub(super) fn find_side_effects(
         &self,
         ctx: &Context,
         session: &SessionId,
@@ -256,7 +256,11 @@ pub(super) fn is_selected(line: &Timeline, which: &UndoTarget, row: &ChangeSetRo
 }
 
 /// A turn by its id.
-fn find_turn<'t>(turns: &'t [TurnRow], session: &SessionId, id: &TurnId) -> Result<&'t TurnRow> {
+pub(super) fn find_turn<'t>(
+    turns: &'t [TurnRow],
+    session: &SessionId,
+    id: &TurnId,
+) -> Result<&'t TurnRow> {
     let missing = || EngineError::NoTurn { session: session.clone(), turn: id.clone() };
     turns.iter().find(|turn| turn.id == *id).ok_or_else(missing)
 }

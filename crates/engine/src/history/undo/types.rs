@@ -12,6 +12,7 @@ use turnstone_snapshot::{
     ConflictReason, RestoreOperationId as OrderId, RestorePlan, RestoreReport,
 };
 
+use super::other_conversations::{ConversationMove, UnmovedConversation};
 use super::trace_remarks::ForeignChanges;
 
 /// Why a file of an imported turn is not covered.
@@ -145,7 +146,7 @@ pub struct UndoPlan {
     pub session: SessionId,
     /// The turns.
     pub turns: Vec<TurnId>,
-    /// Turns of other sessions whose files are undone too; their conversations do not move.
+    /// Turns of other sessions that are undone too.
     #[serde(default)]
     pub also: Vec<(SessionId, TurnId)>,
     /// The change sets, and how much of each was undone before.
@@ -192,6 +193,12 @@ pub struct UndoPlan {
     /// Another turn of the session runs meanwhile: only files change.
     #[serde(default)]
     pub during_turn: bool,
+    /// How the conversations of other sessions move, each with the operation that records it.
+    #[serde(default)]
+    pub conversations: Vec<(OperationId, ConversationMove)>,
+    /// Conversations that stay, of several sessions.
+    #[serde(default)]
+    pub conversations_left: Vec<UnmovedConversation>,
 }
 
 /// A command whose changes are not known, because a capture is missing.
@@ -299,6 +306,9 @@ pub struct OperationReport {
     /// What others changed while the commands ran: it was left alone.
     #[serde(default)]
     pub foreign: Vec<ForeignChanges>,
+    /// Conversations that stay, of several sessions.
+    #[serde(default)]
+    pub conversations_left: Vec<UnmovedConversation>,
 }
 
 impl UndoPlan {
@@ -332,6 +342,8 @@ impl UndoPlan {
             unobserved: Vec::new(),
             foreign: Vec::new(),
             during_turn: false,
+            conversations: Vec::new(),
+            conversations_left: Vec::new(),
         }
     }
 
@@ -343,6 +355,7 @@ impl UndoPlan {
             self.head = HeadTarget::Stay;
             self.todos = None;
             self.withdrawn.clear();
+            self.conversations.clear();
         }
     }
 
@@ -385,6 +398,7 @@ impl UndoPlan {
             outside: self.outside.clone(),
             unobserved: self.unobserved.clone(),
             foreign: self.foreign.clone(),
+            conversations_left: self.conversations_left.clone(),
         }
     }
 

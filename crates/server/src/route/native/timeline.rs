@@ -118,7 +118,7 @@ struct TimelineOperation {
     /// The turns it is about.
     turns: Vec<TurnId>,
     /// What it did; nothing while it is not over.
-    report: Option<OperationReport>,
+    report: Option<Box<OperationReport>>,
 }
 
 /// What a change did to a file, in a letter.
@@ -201,7 +201,7 @@ fn timeline_operation(row: &OperationRow) -> Result<TimelineOperation, ApiError>
         kind: row.kind,
         time: row.time.0,
         turns: decode_turns(row)?,
-        report: decode_report(row)?,
+        report: decode_report(row)?.map(Box::new),
     })
 }
 
