@@ -35,7 +35,7 @@ pub(crate) fn report_recovery(
     recovered: Result<RecoveryReport, EngineError>,
 ) {
     match recovered {
-        Ok(RecoveryReport { interrupted, closed, finished, pending, removed }) => {
+        Ok(RecoveryReport { interrupted, closed, continued, finished, pending, removed }) => {
             let turns =
                 number_format::format_counted(opened + interrupted.len(), "interrupted turn");
             if opened + interrupted.len() > 0 {
@@ -45,6 +45,12 @@ pub(crate) fn report_recovery(
             } else if !closed.is_empty() {
                 let calls = number_format::format_counted(closed.len(), "interrupted command");
                 ui.print_note(&format!("recovered {calls}"));
+            }
+            if !continued.is_empty() {
+                let calls = number_format::format_counted(continued.len(), "command");
+                ui.print_dim_note(&format!(
+                    "recorded what processes changed that {calls} had left running"
+                ));
             }
             if !pending.is_empty() {
                 let calls = number_format::format_counted(pending.len(), "command");

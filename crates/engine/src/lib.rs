@@ -28,7 +28,7 @@ pub use history::History;
 pub use history::checkout_turns::{CheckoutScope, CheckoutTurns, TurnChoiceError, UndoChoice};
 pub use history::checkpoint::Checkpoints;
 pub use history::client_edit::{ClientEdits, ProjectPatch, SessionPatch};
-pub use history::diff::{DiffFormat, DiffTarget, Diffs, SessionDiff};
+pub use history::diff::{DiffFormat, DiffTarget, Diffs, SessionDiff, TurnTrace};
 pub use history::fork::{ForkedWorktree, Forks};
 pub use history::imported_session::ImportedSessions;
 pub use history::jump::{SessionCheckpoint, SessionPoint};

@@ -61,6 +61,7 @@ fn open(name: &str, evidence: Evidence) -> NewChangeSet {
         before: Some("before".to_owned()),
         git: Some(point("one")),
         captured_from: None,
+        continues: None,
     }
 }
 

@@ -1,6 +1,7 @@
 //! `turnstone diff`
 
 use serde_json::{Value, json};
+use turnstone_core::change::Evidence;
 use turnstone_core::model::{Session, SessionFileDiff};
 use turnstone_engine::{DiffFormat, DiffTarget, Engine, SessionDiff};
 use turnstone_store::Context;
@@ -12,6 +13,7 @@ use crate::number_format;
 use crate::point_lookup;
 use crate::session_lookup;
 use crate::text;
+use crate::trace_text::{count_evidence, trace_lines};
 use crate::turn_ref::TurnRef;
 use crate::ui::{
     ColumnKind, DIM_STYLE, ERROR_STYLE, HEADING_STYLE, SUCCESS_STYLE, TextTable, Ui, WARNING_STYLE,
@@ -23,6 +25,10 @@ use crate::ui::{
 /// Contains only what commands and tools of the session changed, not your own edits or those of other
 /// sessions. By default, shows the changes of the session that have not been undone. The output is a
 /// patch for `git apply`. Files that are too large for it are listed on stderr, and the exit code is 4.
+///
+/// How the changes are known is printed on stderr, and per file with --stat and --json: `named` by the
+/// tool, `traced` (the command was seen writing the file), `window` (changed while the command ran) or
+/// `recovered` (the same, read after a crash). Also printed: what others changed during the commands.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  turnstone diff --stat\n  turnstone diff @2\n  turnstone diff --turn trn_0197c2\n  \
@@ -153,12 +159,25 @@ fn diff_json(session: &Session, diff: &SessionDiff) -> Value {
         .iter()
         .map(|(root, path, why)| json!({ "root": root.path, "path": path, "why": why }))
         .collect();
+    let file_json = |file: &SessionFileDiff| {
+        let mut value = json!(file);
+        if let Some(evidence) = find_evidence(diff, file) {
+            value["evidence"] = json!(evidence);
+        }
+        value
+    };
     json!({
         "session": session.id,
         "summary": diff.summary(),
-        "files": diff.files,
+        "files": diff.files.iter().map(file_json).collect::<Vec<_>>(),
         "not_covered": not_covered,
+        "traces": diff.traces,
     })
+}
+
+/// How a file of a diff is known; nothing for those of imported turns.
+fn find_evidence(diff: &SessionDiff, file: &SessionFileDiff) -> Option<Evidence> {
+    diff.evidence.get(file.file.as_deref()?).copied()
 }
 
 fn print_stat(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
@@ -166,6 +185,7 @@ fn print_stat(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
         ("", ColumnKind::Text),
         ("", ColumnKind::Number),
         ("", ColumnKind::Number),
+        ("", ColumnKind::Text),
         ("", ColumnKind::Text),
     ];
     let mut grid = TextTable::new(&columns);
@@ -176,7 +196,8 @@ fn print_stat(ui: &mut Ui, diff: &SessionDiff) -> Result<(), CliError> {
             None => ("large".to_owned(), String::new()),
         };
         let status = file.status.clone().unwrap_or_default();
-        grid.add_row(&[status, plus, minus, display_path(file)]);
+        let evidence = find_evidence(diff, file).map_or("", Evidence::as_str).to_owned();
+        grid.add_row(&[status, plus, minus, evidence, display_path(file)]);
     }
     ui.print_table(&grid)
 }
@@ -236,6 +257,13 @@ fn print_summary(ui: &mut Ui, diff: &SessionDiff) {
                 ui.print_note(&format!("{files} changed, {plus} added, {minus} removed"));
             }
         }
+    }
+    let kinds = count_evidence(diff.evidence.values().copied());
+    if !kinds.is_empty() {
+        ui.print_dim_note(&format!("evidence: {kinds}"));
+    }
+    for line in diff.traces.iter().flat_map(|trace| trace_lines(&trace.report)) {
+        ui.print_dim_note(&line);
     }
     for (_, path, why) in &diff.not_covered {
         let path = text::sanitize_line(&path.to_string());

@@ -46,6 +46,8 @@ struct StatusReport {
     running_sessions: Vec<String>,
     /// Sessions whose changes in this root are not recorded yet.
     pending_sessions: Vec<String>,
+    /// Sessions whose commands left processes running in this root.
+    background_sessions: Vec<String>,
     tracing: TracingState,
 }
 
@@ -99,8 +101,12 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
         Some(store) => set.root.store == *store,
         None => directory.starts_with(&set.root.path),
     });
-    let (mut at_work, mut pending) = (Vec::new(), Vec::new());
-    for ChangeSetRow { set, .. } in open {
+    let (mut at_work, mut pending, mut background) = (Vec::new(), Vec::new(), Vec::new());
+    for ChangeSetRow { set, continues, .. } in open {
+        if continues.is_some() {
+            background.push(set.session.to_string());
+            continue;
+        }
         let turns = engine.store().read(ctx, |r| r.turns().list(&set.session))?;
         let is_open = turns.iter().any(|turn| turn.id == set.turn && turn.state.is_open());
         let runs = is_open && engine.store().leases().is_held(ctx, &set.session)?;
@@ -109,6 +115,7 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
     }
     at_work.dedup();
     pending.dedup();
+    background.dedup();
     Ok(engine.store().read(ctx, |r| {
         let projects = r.projects().list()?;
         let (mut running, mut head, mut next_turn) = (None, None, None);
@@ -132,6 +139,7 @@ fn collect_status(app: &CliApp, engine: &Engine, ctx: &Context) -> Result<Status
             next_turn,
             running_sessions: at_work,
             pending_sessions: pending,
+            background_sessions: background,
             tracing,
         })
     })?)
@@ -183,6 +191,7 @@ fn status_json(report: &StatusReport) -> Value {
         next_turn: _,
         running_sessions: at_work,
         pending_sessions: pending,
+        background_sessions: background,
         tracing,
     } = report;
     json!({
@@ -203,6 +212,7 @@ fn status_json(report: &StatusReport) -> Value {
         })),
         "at_work": at_work,
         "pending": pending,
+        "background": background,
         "tracing": tracing.to_json(),
     })
 }
@@ -254,6 +264,11 @@ fn print_status(ui: &mut Ui, report: &StatusReport) -> Result<(), CliError> {
     row("position", describe_position(report))?;
     for session in &report.running_sessions {
         row("running", format!("session {session} runs a command in this directory"))?;
+    }
+    for session in &report.background_sessions {
+        let what =
+            "processes that a command left running; their changes are recorded when they end";
+        row("background", format!("session {session}: {what}"))?;
     }
     for session in &report.pending_sessions {
         let what = format!("changes of session {session} are not recorded yet");

@@ -8,6 +8,7 @@ use turnstone_core::time::EpochMillis;
 use turnstone_core::wire;
 use turnstone_store::MessageWithParts;
 
+use super::call_changes::CallChanges;
 use super::message_part;
 use crate::number_format;
 use crate::text::{display_width, sanitize_block, sanitize_line, wrap};
@@ -37,6 +38,8 @@ pub(crate) struct Transcript {
     pub(crate) earlier: bool,
     /// The messages to show, oldest first.
     pub(crate) messages: Vec<MessageWithParts>,
+    /// What the calls of the session changed.
+    pub(crate) changes: Vec<CallChanges>,
 }
 
 impl Transcript {
@@ -53,6 +56,8 @@ impl Transcript {
             lines.push(self.message_heading(message, width, now));
             for part in &message.parts {
                 lines.extend(message_part::part_lines(&part.body, width, detail));
+                let own = self.changes.iter().filter(|it| it.part.as_ref() == Some(&part.id));
+                lines.extend(own.flat_map(|changes| changes.lines(detail)));
             }
             if let MessageBody::Assistant(assistant) = &message.message.body {
                 lines.extend(assistant.error.iter().flat_map(|error| failure_lines(error, width)));

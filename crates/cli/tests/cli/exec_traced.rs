@@ -20,20 +20,20 @@ fn interrupted_script(name: &str, before: &str, after: &str) -> String {
 }
 
 /// A command that has done its first half.
-struct HalfDone {
+pub(crate) struct HalfDone {
     name: &'static str,
     command: Child,
 }
 
 impl HalfDone {
-    fn start(case: &CliFixture, name: &'static str, before: &str, after: &str) -> Self {
+    pub(crate) fn start(case: &CliFixture, name: &'static str, before: &str, after: &str) -> Self {
         let script = interrupted_script(name, before, after);
         let command = start_program(case, &["exec", "--new", "--", "sh", "-c", &script]);
         await_file(&case.path(&format!("{name}.started")));
         Self { name, command }
     }
 
-    fn finish(mut self, case: &CliFixture) {
+    pub(crate) fn finish(mut self, case: &CliFixture) {
         write_file(case, &format!("../{}.go", self.name), "");
         assert!(self.command.wait().expect("ends").success());
     }

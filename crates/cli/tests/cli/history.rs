@@ -148,9 +148,9 @@ fn diff_shows_only_changes_of_session_turn_or_range() {
     assert_eq!(ran.code, 0, "{ran:?}");
     assert!(ran.out.starts_with("diff --git a/f b/f\n"), "{}", ran.out);
     assert!(ran.out.contains("\n 0\n+1\n+2\n+3\n") && !ran.out.contains("mine"), "{}", ran.out);
-    assert_eq!(ran.err, "2 files changed, 4 lines added, 0 lines removed\n");
+    assert_eq!(ran.err, "2 files changed, 4 lines added, 0 lines removed\nevidence: 2 traced\n");
     let ran = run_program(&case, &["diff", "--turn", &turns[1], "--stat"]);
-    assert_eq!(ran.out, "modified  +1  -0  f\nadded     +1  -0  g\n", "{ran:?}");
+    assert_eq!(ran.out, "modified  +1  -0  traced  f\nadded     +1  -0  traced  g\n", "{ran:?}");
     let shown = parse_json(&run_program(
         &case,
         &["diff", &session, "--from", &turns[2], "--to", &turns[0], "--json"],

@@ -45,7 +45,10 @@ fn long_output_goes_through_the_chosen_pager() {
     }
     let diff = run_on_terminal(&case, &[chosen], &["diff"]);
     assert!(stdout_text(&diff).contains("␛[2Jtwo"), "{diff:?}");
-    assert_eq!(diff.stderr, b"1 file changed, 2 lines added, 0 lines removed\n");
+    assert_eq!(
+        diff.stderr,
+        b"1 file changed, 2 lines added, 0 lines removed\nevidence: 1 traced\n"
+    );
 
     for (env, args) in [
         (chosen, &["log", "--no-pager"][..]),

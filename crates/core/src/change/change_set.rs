@@ -32,6 +32,19 @@ impl Evidence {
         }
     }
 
+    /// The one of two that says less about whose a change is.
+    #[must_use]
+    pub fn least_certain(self, other: Self) -> Self {
+        let certainty = |evidence| match evidence {
+            Self::Recovered => 0,
+            Self::Imported => 1,
+            Self::Window => 2,
+            Self::Traced => 3,
+            Self::Named => 4,
+        };
+        if certainty(other) < certainty(self) { other } else { self }
+    }
+
     /// The word for it.
     #[must_use]
     pub const fn as_str(self) -> &'static str {

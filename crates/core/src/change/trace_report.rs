@@ -63,6 +63,10 @@ pub struct TraceReport {
     /// Programs that ran without the rights they usually have, because a traced process gains none.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub restricted_programs: Vec<String>,
+    /// Processes of the command that went on after it, by name and number. What they write then is in a change set of
+    /// its own.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub remaining: Vec<String>,
     /// Why the changes could not be attributed, if they could not.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub untraced: Option<String>,

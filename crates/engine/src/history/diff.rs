@@ -1,10 +1,12 @@
 //! Differences: what a turn, an answer, a session changed, or what lies between two points. Only
 //! what its calls changed: nothing a person or another session did is in it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use serde::Serialize;
 use serde_json::Number;
-use turnstone_core::change::ChangeRoot;
+use turnstone_core::change::{ChangeRoot, Evidence, TraceReport};
 use turnstone_core::id::{MessageId, SessionId, TurnId};
 use turnstone_core::model::{ChangeSummary, ExtraFields, MessageBody, SessionFileDiff};
 use turnstone_core::operation::UndoExtent;
@@ -34,6 +36,21 @@ pub struct SessionDiff {
     pub files: Vec<SessionFileDiff>,
     /// Paths that are not covered: where, which, why.
     pub not_covered: Vec<(ChangeRoot, RelPath, String)>,
+    /// How the files are known, by their names: a file that several calls changed by the least certain evidence.
+    /// Files of imported turns have none.
+    pub evidence: BTreeMap<String, Evidence>,
+    /// What the traces of the compared commands tell besides.
+    pub traces: Vec<TurnTrace>,
+}
+
+/// What the trace of a command tells, and whose command it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct TurnTrace {
+    /// The turn of the command.
+    pub turn: TurnId,
+    /// What the trace tells besides the changes.
+    #[serde(flatten)]
+    pub report: TraceReport,
 }
 
 impl SessionDiff {
@@ -110,7 +127,7 @@ fn imported_message_diff(body: MessageBody) -> SessionDiff {
         MessageBody::User(user) => user.summary.map(|summary| summary.diffs),
         MessageBody::Assistant(_) => None,
     };
-    SessionDiff { files: files.unwrap_or_default(), not_covered: Vec::new() }
+    SessionDiff { files: files.unwrap_or_default(), ..SessionDiff::default() }
 }
 
 impl Diffs {
@@ -181,7 +198,7 @@ impl Diffs {
             let summary = r.sessions().get(session)?.summary;
             Ok(r.sessions().diff(session)?.or_else(|| summary.and_then(|summary| summary.diffs)))
         })?;
-        Ok(SessionDiff { files: files.unwrap_or_default(), not_covered: Vec::new() })
+        Ok(SessionDiff { files: files.unwrap_or_default(), ..SessionDiff::default() })
     }
 
     /// The change sets of the calls of one answer.

@@ -17,7 +17,7 @@ use turnstone_store::{ChangeSetRow, CloseChangeSet, Context, Store, TurnRow};
 
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
-use crate::history::diff::{DiffFormat, SessionDiff};
+use crate::history::diff::{DiffFormat, SessionDiff, TurnTrace};
 use crate::history::diff_event_size::{can_fit_event, trim_to_event};
 use crate::history::patch_text::join_file_steps;
 use crate::history::timeline::Timeline;
@@ -25,8 +25,11 @@ use crate::history::undo::{
     ChangeSetUndoState, PathHistory, is_within_turn, list_descendants, to_claim,
 };
 
+/// The way of every path of a root, and the least certain evidence for a part of it.
+type RootHistories = BTreeMap<RelPath, (PathHistory, Evidence)>;
+
 /// The way of every path, root by root.
-type PathHistories = BTreeMap<ChangeRoot, BTreeMap<RelPath, PathHistory>>;
+type PathHistories = BTreeMap<ChangeRoot, RootHistories>;
 
 /// The new summary of the changes of a session.
 #[derive(Clone)]
@@ -173,6 +176,7 @@ impl SessionChanges {
         let (mut found, mut histories) = (SessionDiff::default(), PathHistories::new());
         for selected in changes {
             let set = &selected.row.set;
+            found.traces.extend(find_trace(selected, &taken));
             for change in &set.changes {
                 let (before, after) = taken(selected, &change.path);
                 let is_own = own.get(&set.id).is_none_or(|paths| paths.contains(&change.path));
@@ -185,7 +189,10 @@ impl SessionChanges {
                     continue;
                 }
                 let paths = histories.entry(set.root.clone()).or_default();
-                let path_history = paths.entry(change.path.clone()).or_default();
+                let (path_history, evidence) = paths
+                    .entry(change.path.clone())
+                    .or_insert_with(|| (PathHistory::default(), set.evidence));
+                *evidence = set.evidence.least_certain(*evidence);
                 let way = if after { &mut path_history.back } else { &mut path_history.forth };
                 way.push((selected.row.span(), change.clone()));
             }
@@ -224,12 +231,12 @@ impl SessionChanges {
         ctx: &Context,
         (root, home): (&ChangeRoot, &str),
         form: DiffFormat,
-        paths: &BTreeMap<RelPath, PathHistory>,
+        paths: &RootHistories,
         found: &mut SessionDiff,
     ) -> Result<()> {
         let handle = self.snapshots.of_root(root, ctx.now)?;
         let mut changes = Vec::new();
-        for (path, path_history) in paths {
+        for (path, (path_history, _)) in paths {
             changes.extend(path_history.three_way_steps().iter().filter_map(|step| {
                 Some(FileChange { path: path.clone(), before: step.base?, after: step.target })
             }));
@@ -251,9 +258,11 @@ impl SessionChanges {
         for file in diff.files {
             files.entry(file.path.clone()).or_default().push(file);
         }
-        found
-            .files
-            .extend(files.iter().map(|(path, steps)| join_file_steps(&name(path), form, steps)));
+        for (path, steps) in &files {
+            let name = name(path);
+            found.files.push(join_file_steps(&name, form, steps));
+            found.evidence.extend(paths.get(path).map(|(_, evidence)| (name, *evidence)));
+        }
         Ok(())
     }
 
@@ -323,6 +332,22 @@ impl SessionChanges {
         })?;
         Ok(selected)
     }
+}
+
+/// What the trace of a call tells, if the call lies between the compared states.
+fn find_trace(
+    selected: &ChangeSetUndoState,
+    taken: impl Fn(&ChangeSetUndoState, &RelPath) -> (bool, bool),
+) -> Option<TurnTrace> {
+    let set = &selected.row.set;
+    let report = set.trace.as_ref()?;
+    let own = set.changes.iter().map(|change| &change.path);
+    let mut paths = own.chain(&report.others.paths);
+    let is_compared = paths.any(|path| {
+        let (before, after) = taken(selected, path);
+        before != after
+    });
+    is_compared.then(|| TurnTrace { turn: selected.turn.clone(), report: report.clone() })
 }
 
 /// Makes an open row what it will be once it is closed.

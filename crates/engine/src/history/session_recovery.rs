@@ -12,7 +12,7 @@ use turnstone_store::{ChangeSetRow, CloseChangeSet, Context, Store, StoreError, 
 use crate::captures::budgeted_capture::{BudgetedCapture, unknown_changes};
 use crate::captures::partial_capture::ClosingCapture;
 use crate::captures::snapshot_handles::SnapshotHandles;
-use crate::captures::trace::{AttributedChanges, TraceFiles, TracedWindow};
+use crate::captures::trace::{TraceFiles, TracedWindow};
 use crate::error::{EngineError, Result};
 use crate::history::pending_turn_ends::PendingTurnEnds;
 use crate::history::session_changes::SessionChanges;
@@ -78,10 +78,13 @@ impl SessionRecovery {
         let set = &row.set;
         let turns = self.store.read(ctx, |r| r.turns().list(&set.session))?;
         let runs = turns.iter().any(|turn| turn.id == set.turn && turn.state.is_open());
-        if runs {
+        // Processes that outlived their command may go on for days.
+        if runs || self.traces.is_recorded_further(row)? {
             return Ok(None);
         }
-        self.wait_for_orphaned_group(ctx, set)?;
+        if row.continues.is_none() {
+            self.wait_for_orphaned_group(ctx, set)?;
+        }
         if self.find_root_error(row)?.is_some() {
             return Ok(None);
         }
@@ -147,7 +150,7 @@ impl SessionRecovery {
         };
         close.after = after.as_ref().map(|(after, _)| after.id.to_string());
         close.changes = changes;
-        if named.is_none() && self.traces.exists(&set.id) {
+        if named.is_none() && (row.continues.is_some() || self.traces.exists(&set.id)) {
             let complete = after.as_ref().filter(|(_, is_complete)| *is_complete);
             let window = TracedWindow {
                 change: &set.id,
@@ -157,21 +160,28 @@ impl SessionRecovery {
                 before: &before,
                 after: complete.map(|(after, _)| after),
             };
-            self.attribute_orphaned_changes(&window, &mut close);
+            self.attribute_orphaned_changes(row, &window, &mut close);
         }
         close.not_covered = close.changes.iter().filter(|c| !c.is_covered()).count() as u64;
         Ok(close)
     }
 
     /// What a dead process had traced until its command ended is as certain as if it had lived.
-    fn attribute_orphaned_changes(&self, window: &TracedWindow<'_>, close: &mut CloseChangeSet) {
+    fn attribute_orphaned_changes(
+        &self,
+        row: &ChangeSetRow,
+        window: &TracedWindow<'_>,
+        close: &mut CloseChangeSet,
+    ) {
         let changes = std::mem::take(&mut close.changes);
-        let AttributedChanges { is_traced, changes, report } =
-            self.traces.attribute(window, changes);
-        if is_traced {
+        let found = match row.continues {
+            Some(_) => self.traces.attribute_continued(window, changes),
+            None => self.traces.attribute(window, changes),
+        };
+        if found.is_traced {
             close.evidence = Evidence::Traced;
         }
-        (close.changes, close.trace) = (changes, Some(report));
+        (close.changes, close.trace) = (found.changes, Some(found.report));
     }
 
     /// Refuses to undo turns of which a change set is still open, because its directory is missing.

@@ -13,6 +13,8 @@ pub struct RecoveryReport {
     pub interrupted: Vec<TurnId>,
     /// Calls that were never closed; their changes are recorded now.
     pub closed: Vec<ChangeId>,
+    /// Change sets of processes that had outlived their commands and have ended; their changes are recorded now.
+    pub continued: Vec<ChangeId>,
     /// Operations that were cut off and are finished.
     pub finished: Vec<OperationId>,
     /// Calls whose changes cannot be recorded until there is space on the disk.
@@ -42,6 +44,7 @@ impl Maintenance {
                 Err(EngineError::ProcessGroup(_)) => {}
                 // The next recovery tries again.
                 Err(error) if error.is_full() => done.pending.push(row.set.id.clone()),
+                closed if row.continues.is_some() => done.continued.extend(closed?),
                 closed => done.closed.extend(closed?),
             }
         }

@@ -212,6 +212,7 @@ fn invalid_capture_id_fails_the_fork() {
         before: Some("not a name".to_owned()),
         git: None,
         captured_from: None,
+        continues: None,
     };
     let close = CloseChangeSet {
         id: id.clone(),

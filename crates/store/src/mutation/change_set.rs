@@ -51,6 +51,9 @@ pub struct NewChangeSet {
     /// When the capture before it began, in nanoseconds by the time of files.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub captured_from: Option<i64>,
+    /// The change set whose command has ended, and left the processes running that this one is about.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub continues: Option<ChangeId>,
 }
 
 /// Writes how changes are known. Earlier versions know no traced change sets; to them such a one is a window, which

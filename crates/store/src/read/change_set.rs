@@ -31,6 +31,8 @@ pub struct ChangeSetRow {
     pub not_covered: u64,
     /// When the capture before it began, in nanoseconds by the time of files.
     pub captured_from: Option<i64>,
+    /// The change set whose command has ended, and left the processes running that this one is about.
+    pub continues: Option<ChangeId>,
     /// Where in the log it was opened.
     pub opened: LogCursor,
     /// Where in the log it was closed; none while it is open.
@@ -260,6 +262,7 @@ impl ChangeSetQueries<'_> {
             not_covered: end.as_ref().map_or(0, |end| end.not_covered),
             after: end.and_then(|end| end.after),
             captured_from: open.captured_from,
+            continues: open.continues,
             opened: LogCursor(opened),
             closed: closed.map(LogCursor),
             copied,

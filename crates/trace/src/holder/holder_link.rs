@@ -214,12 +214,14 @@ fn receive_reply(link: &mut UnixStream) -> Option<HolderReply> {
     HolderReply::from_code(code)
 }
 
+/// Creates the log. Its lock is held by everything that may still write it, and tells readers of that.
 fn create_log(path: &Path) -> io::Result<File> {
     let mut options = fs_err::File::options();
     let options = options.read(true).write(true).create_new(true);
-    fs_err::os::unix::fs::OpenOptionsExt::mode(options, 0o600)
-        .open(path)
-        .map(|file| file.into_parts().0)
+    let file = fs_err::os::unix::fs::OpenOptionsExt::mode(options, 0o600).open(path)?;
+    let (file, _) = file.into_parts();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive)?;
+    Ok(file)
 }
 
 fn path_in_proc(descriptor: BorrowedFd<'_>) -> Option<PathBuf> {

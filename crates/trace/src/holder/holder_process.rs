@@ -260,7 +260,9 @@ impl HolderProcess {
         }
     }
 
-    fn write_survey(&self) {
+    fn write_survey(&mut self) {
+        // What is touched again from here on is recorded again: it is no longer the command that does it.
+        self.recorder.writer.forget_written();
         let ours: Vec<i32> = self.standby.into_iter().chain([self.supervisor]).collect();
         match list_tree(&ours) {
             Ok(processes) => processes.into_iter().for_each(|process| {

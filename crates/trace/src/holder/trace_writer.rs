@@ -59,6 +59,11 @@ impl TraceWriter {
         }
     }
 
+    /// Has touches that the log knows written again.
+    pub(crate) fn forget_written(&mut self) {
+        self.written.clear();
+    }
+
     /// Writes a gap.
     pub(crate) fn write_gap(&self, gap: TraceGap) {
         self.append(&LogRecord::Gap(gap), MAX_LOG_BYTES);

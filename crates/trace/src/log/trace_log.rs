@@ -4,6 +4,9 @@ use std::collections::HashSet;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
 use crate::log::log_record::NextRecord;
 use crate::log::{LogHeader, LogRecord, MAX_LOG_BYTES, Touch, TraceGap, TraceGapReason};
 
@@ -19,6 +22,9 @@ pub struct TraceLog {
     pub gaps: Vec<TraceGap>,
     /// Processes of the tree that lived on when the command ended.
     pub remaining: Vec<RemainingProcess>,
+    /// How many of the touches were recorded before these were listed. Those after it are theirs; a path may be
+    /// touched before and after.
+    pub touches_of_command: usize,
     /// True if the last process of the tree has ended: nothing will be added.
     pub ended: bool,
 }
@@ -78,6 +84,7 @@ impl TraceLog {
     fn decode(bytes: &[u8]) -> Result<Self, TraceLogError> {
         let header = LogHeader::decode(bytes).ok_or(TraceLogError::Damaged { offset: 0 })?;
         let mut log = Self { boot_id: header.boot_id, ..Self::default() };
+        log.touches_of_command = usize::MAX;
         let mut known = HashSet::new();
         let mut rest = bytes.get(LogHeader::LENGTH..).unwrap_or_default();
         loop {
@@ -93,6 +100,7 @@ impl TraceLog {
                 }
             }
         }
+        log.touches_of_command = log.touches_of_command.min(log.touches.len());
         if header.is_incomplete {
             let reason = TraceGapReason::LogIncomplete;
             log.add_gap(TraceGap { reason, path: None, count: 1 });
@@ -109,11 +117,35 @@ impl TraceLog {
             }
             LogRecord::Gap(gap) => self.add_gap(gap),
             LogRecord::Remaining(process) => {
+                if self.remaining.is_empty() {
+                    self.touches_of_command = self.touches.len();
+                    known.clear();
+                }
                 self.remaining.retain(|known| known.pid != process.pid);
                 self.remaining.push(process);
             }
             LogRecord::Ended => self.ended = true,
         }
+    }
+
+    /// Tells whether processes record into a log: until the last process of its tree has ended, or all who record
+    /// have died.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, or its file system has no locks.
+    pub fn is_being_written(path: impl AsRef<Path>) -> io::Result<bool> {
+        let file = fs_err::File::open(path.as_ref())?;
+        match flock(&file, FlockOperation::NonBlockingLockShared) {
+            Ok(()) => Ok(false),
+            Err(Errno::WOULDBLOCK) => Ok(true),
+            Err(errno) => Err(errno.into()),
+        }
+    }
+
+    /// The touches of the processes that lived on when the command ended.
+    pub fn touches_after_command(&self) -> &[Touch] {
+        self.touches.get(self.touches_of_command..).unwrap_or_default()
     }
 
     fn add_gap(&mut self, gap: TraceGap) {
@@ -162,6 +194,36 @@ mod tests {
         assert_eq!(log.touches, [touch("/a", 1), touch("/b", 3)]);
         assert_eq!(log.gaps.iter().map(|gap| gap.count).collect::<Vec<_>>(), [4]);
         assert_eq!((log.boot_id.as_str(), log.ended), ("boot", true));
+    }
+
+    /// A file that the command wrote, and that a process which it left behind wrote again.
+    #[test]
+    fn touches_after_the_command_are_kept_apart_even_if_repeated() {
+        let process = RemainingProcess { pid: 7, name: "d".to_owned(), open_for_writing: None };
+        let other = RemainingProcess { pid: 8, ..process.clone() };
+        let log = TraceLog::decode(&bytes_of(&[
+            LogRecord::Touch(touch("/a", 1)),
+            LogRecord::Remaining(process),
+            LogRecord::Remaining(other),
+            LogRecord::Touch(touch("/a", 2)),
+        ]))
+        .unwrap();
+        assert_eq!(log.touches_after_command(), [touch("/a", 2)]);
+        assert_eq!(log.remaining.len(), 2);
+
+        let alone = TraceLog::decode(&bytes_of(&[LogRecord::Touch(touch("/a", 1))])).unwrap();
+        assert_eq!(alone.touches_after_command(), []);
+    }
+
+    #[test]
+    fn log_is_being_written_as_long_as_its_lock_is_held() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        assert!(!TraceLog::is_being_written(file.path()).unwrap());
+        flock(&file, FlockOperation::NonBlockingLockExclusive).unwrap();
+        assert!(TraceLog::is_being_written(file.path()).unwrap());
+        flock(&file, FlockOperation::Unlock).unwrap();
+        assert!(!TraceLog::is_being_written(file.path()).unwrap());
+        assert!(TraceLog::is_being_written("/no/such/log").is_err());
     }
 
     #[test]

@@ -43,7 +43,8 @@ const MAX_NAMED_FILES: usize = 10;
 /// to the command. The exit code is that of the command, 128 + n if signal n ended it, 127 or 126 if it
 /// could not be started, or 125 if Turnstone itself failed. Processes that the command leaves in the
 /// background are ended when it exits and reported, because what they change later could not be undone;
-/// `setsid` keeps one running. If Turnstone is killed, the command is ended
+/// `setsid` keeps one running: what it writes later is recorded with the turn once it ends, if the command
+/// is traced. If Turnstone is killed, the command is ended
 /// too, and the next Turnstone command in this directory records what it had changed. Files that cannot
 /// be undone for lack of disk space are named at the end; the exit code stays that of the command.
 ///
@@ -207,7 +208,9 @@ fn print_orphans(ui: &mut Ui, left: usize, ended: usize) {
     if ended > 0 {
         let count = number_format::format_counted(ended, "background process");
         ui.print_note(&format!("turnstone: {count} ended with the command"));
-        ui.print_hint("`setsid` keeps a process running; its changes then belong to no turn");
+        ui.print_hint(
+            "`setsid` keeps a process running; what it writes later is recorded with the turn if the command is traced",
+        );
     }
     if left > 0 {
         let count = number_format::format_counted(left, "process");

@@ -4,12 +4,13 @@ use turnstone_core::change::{BoundedPaths, TraceReport};
 use turnstone_engine::ClosedCall;
 
 use crate::text;
-use crate::trace_text::{count_foreign_changes, list_paths};
+use crate::trace_text::{count_foreign_changes, list_paths, list_programs};
 use crate::ui::{Ui, WARNING_STYLE, apply_style};
 
 /// Prints what a person should know before an undo of the command.
 pub(super) fn print_trace_notes(ui: &mut Ui, closed: Option<&ClosedCall>) {
-    let Some(report) = closed.and_then(|closed| closed.trace.as_ref()) else { return };
+    let Some(closed) = closed else { return };
+    let Some(report) = &closed.trace else { return };
     let mark = apply_style(WARNING_STYLE, "turnstone:");
     if !report.shared.is_empty() {
         let paths = BoundedPaths::new(report.shared.clone());
@@ -18,11 +19,17 @@ pub(super) fn print_trace_notes(ui: &mut Ui, closed: Option<&ClosedCall>) {
             "{mark} also changed by others during this command: {paths}; undo leaves these files alone"
         ));
     }
+    if !report.remaining.is_empty() {
+        let programs = list_programs(&report.remaining);
+        let later = match closed.continuation {
+            Some(_) => "what they write from now on is recorded with this turn once they end",
+            None => "later changes cannot be undone with this turn",
+        };
+        ui.print_note(&format!("{mark} left running: {programs}; {later}"));
+    }
     if !report.still_open.is_empty() {
         let paths = list_paths(&report.still_open);
-        ui.print_note(&format!(
-            "{mark} still open for writing: {paths}; later changes cannot be undone with this turn"
-        ));
+        ui.print_note(&format!("{mark} still open for writing: {paths}"));
     }
     for program in &report.restricted_programs {
         let program = text::sanitize_line(program);

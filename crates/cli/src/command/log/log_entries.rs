@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 
 use serde::{Serialize, Serializer};
-use turnstone_core::change::{Evidence, FileChange, PathImage, TraceReport};
+use turnstone_core::change::{Evidence, TraceReport};
 use turnstone_core::id::{OperationId, SessionId, TurnId};
 use turnstone_core::model::{ForkOrigin, Part, PartBody, Session};
 use turnstone_core::operation::{OperationKind, SessionHead, UndoExtent};
@@ -23,6 +23,7 @@ use turnstone_store::{
 use super::turn_numbers::TurnNumbers;
 use crate::command::fork::origin_json;
 use crate::error::CliError;
+use crate::transcript::status_letter;
 
 /// Sessions per page.
 const SESSION_PAGE_SIZE: usize = 200;
@@ -66,6 +67,9 @@ pub(super) struct LogTurn {
     pub(super) files: Vec<LogFile>,
     /// Number of changed paths without recorded content.
     pub(super) not_covered: u64,
+    /// Whether processes that its commands left running are still recorded.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(super) background: bool,
     /// What the traces of its commands tell, one for each command that was to be traced.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) traces: Vec<TraceReport>,
@@ -416,16 +420,8 @@ fn turn_entry(
         expired,
         files,
         not_covered: changes.iter().map(|(row, _)| row.not_covered).sum(),
+        background: changes.iter().any(|(row, _)| row.continues.is_some() && row.closed.is_none()),
         traces: changes.iter().filter_map(|(row, _)| row.set.trace.clone()).collect(),
-    }
-}
-
-const fn status_letter(change: &FileChange) -> char {
-    match (&change.before, &change.after) {
-        (PathImage::Uncovered { .. }, _) | (_, PathImage::Uncovered { .. }) => '?',
-        (PathImage::Absent | PathImage::Directory { .. }, _) => 'A',
-        (_, PathImage::Absent | PathImage::Directory { .. }) => 'D',
-        _ => 'M',
     }
 }
 

@@ -215,6 +215,11 @@ fn print_traces(ui: &mut Ui, turn: &LogTurn) -> Result<(), CliError> {
         let files = count_foreign_changes(foreign);
         ui.print_line(&apply_style(DIM_STYLE, format!("    {files} left alone")))?;
     }
+    if turn.background {
+        let line =
+            "    processes that it left running go on; their changes are recorded when they end";
+        ui.print_line(&apply_style(DIM_STYLE, line))?;
+    }
     for why in turn.traces.iter().filter_map(|trace| trace.untraced.as_ref()) {
         let why = text::sanitize_line(why);
         let line = format!("    not traced, so changes by others may be among these: {why}");

@@ -1,5 +1,9 @@
 //! `turnstone session show`
 
+use std::collections::BTreeSet;
+
+use serde_json::json;
+use turnstone_core::id::PartId;
 use turnstone_core::wire::{self, DocumentMessage, ExportDocument};
 use turnstone_store::{MessageWithParts, ReadTx};
 
@@ -7,12 +11,15 @@ use crate::app::CliApp;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
-use crate::transcript::{Transcript, TranscriptDetail};
+use crate::transcript::{CallChanges, Transcript, TranscriptDetail};
 use crate::ui::Ui;
 
 /// Show a session as a readable transcript
 ///
-/// With --json, prints the session and its messages in the format of `export`, and its to-do list.
+/// Below each tool call stands what it changed, how that is known, and what others changed meanwhile.
+///
+/// With --json, prints the session and its messages in the format of `export`, its to-do list, and
+/// what its calls changed (`changes`).
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone session show ses_e21d --limit 4\n  \
                         turnstone session show ses_e21d --full | less -R")]
@@ -41,6 +48,11 @@ pub(super) fn run(
     let limit = args.limit.map_or(usize::MAX - 1, |limit| limit as usize);
     let transcript = store.read(&ctx, |r: &ReadTx<'_>| {
         let page = r.messages().list(&id, None, limit)?;
+        let shown: BTreeSet<&PartId> =
+            page.items.iter().flat_map(|it| &it.parts).map(|part| &part.id).collect();
+        let changes = r.change_sets().list(&id)?.into_iter().filter_map(CallChanges::from_row);
+        let is_shown = |it: &CallChanges| it.part.as_ref().is_some_and(|it| shown.contains(it));
+        let changes = changes.filter(is_shown).collect();
         Ok(Transcript {
             session: r.sessions().get(&id)?,
             usage: r.sessions().usage(&id)?,
@@ -48,6 +60,7 @@ pub(super) fn run(
             todos: r.sessions().todos(&id)?,
             earlier: page.before.is_some(),
             messages: page.items,
+            changes,
         })
     })?;
     if ui.wants_json() {
@@ -65,6 +78,7 @@ pub(super) fn run(
 }
 
 fn transcript_json(transcript: Transcript) -> serde_json::Value {
+    let changes = json!(transcript.changes);
     let entry = |MessageWithParts { message, parts }| DocumentMessage { message, parts };
     let document = ExportDocument {
         session: transcript.session,
@@ -72,5 +86,6 @@ fn transcript_json(transcript: Transcript) -> serde_json::Value {
     };
     let mut value = wire::export_document(&document, transcript.usage);
     value["todos"] = wire::todos_info(&transcript.todos);
+    value["changes"] = changes;
     value
 }

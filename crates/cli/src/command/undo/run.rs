@@ -355,6 +355,14 @@ fn warn_running_commands(
         let open =
             engine.store().read(ctx, |r| r.change_sets().list_open(Some(&root.root.store)))?;
         for row in open {
+            if row.continues.is_some() {
+                let turn = row.set.turn;
+                ui.print_note(&format!(
+                    "note: processes that turn {turn} left running may write in this directory; \
+                     their changes are recorded when they end"
+                ));
+                continue;
+            }
             let (session, turn) = (row.set.session, row.set.turn);
             let enclosing = app.enclosing_session() == Some(session.as_str());
             ui.print_note(&match enclosing {

@@ -3,6 +3,7 @@
 //! Owns the folder `trace` of the data directory. A trace only decides whose the changes between two captures
 //! are; what changed is always found by comparing the captures.
 
+mod continued_window;
 mod path_aliases;
 mod touch_paths;
 mod trace_files;

@@ -74,7 +74,8 @@ impl TraceFiles {
         let open = store.read(ctx, |r| r.change_sets().list_open(None))?;
         let is_open = |name: &std::ffi::OsString| {
             let stem = Path::new(name).file_stem().unwrap_or_default();
-            open.iter().any(|row| row.set.id.as_str() == stem)
+            let ids = open.iter().flat_map(|row| [Some(&row.set.id), row.continues.as_ref()]);
+            ids.flatten().any(|id| id.as_str() == stem)
         };
         for name in names.iter().filter(|name| !is_open(name)) {
             remove_if_present(&self.folder.join(name))?;

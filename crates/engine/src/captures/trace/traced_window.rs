@@ -9,7 +9,7 @@ use turnstone_core::change::{
 };
 use turnstone_core::id::ChangeId;
 use turnstone_core::rel_path::RelPath;
-use turnstone_process::trace::{TraceGap, TraceGapReason, TraceLog};
+use turnstone_process::trace::{RemainingProcess, Touch, TraceGap, TraceGapReason, TraceLog};
 use turnstone_snapshot::{Capture, SnapshotHandle};
 
 use super::TraceFiles;
@@ -51,6 +51,8 @@ pub(crate) struct TracedWindow<'c> {
 pub(crate) struct AttributedChanges {
     /// True if the changes are those that the trace saw; otherwise all that were seen.
     pub(crate) is_traced: bool,
+    /// True if processes of the call went on when it had ended, and are still traced.
+    pub(crate) has_remaining: bool,
     pub(crate) changes: Vec<FileChange>,
     pub(crate) report: TraceReport,
 }
@@ -58,13 +60,13 @@ pub(crate) struct AttributedChanges {
 impl AttributedChanges {
     /// Changes of a call that nobody traced.
     pub(crate) fn without_trace(changes: Vec<FileChange>) -> Self {
-        Self { is_traced: false, changes, report: TraceReport::default() }
+        Self { is_traced: false, has_remaining: false, changes, report: TraceReport::default() }
     }
 
     /// Changes of which nobody can say whose they are, and why.
     pub(crate) fn untraced(changes: Vec<FileChange>, why: String) -> Self {
         let report = TraceReport { untraced: Some(why), ..TraceReport::default() };
-        Self { is_traced: false, changes, report }
+        Self { is_traced: false, has_remaining: false, changes, report }
     }
 }
 
@@ -93,34 +95,53 @@ impl TraceFiles {
             found.report.restricted_programs = list_restricted_programs(&log);
             return found;
         }
-        let root = &window.handle.location().root;
-        let roots = RootPaths { paths: vec![PathBuf::from(window.opened_root), root.to_owned()] };
-        let touches = map_touches(&roots, root, &changes, &log);
-        let before = |path: &RelPath| {
-            let unknown = PathImage::Uncovered { reason: UncoveredReason::Unreadable };
-            window.handle.reader().path_image(window.before, path).unwrap_or(unknown)
-        };
-        let (unreadable, uncovered) = list_uncovered(window, &touches, &changes);
-        let mut found = attribute_changes(changes, &touches, opened, before);
-        // That a file changed which nobody could read is known from the trace alone.
-        let unknown = PathImage::Uncovered { reason: UncoveredReason::Unreadable };
-        let change = |path| FileChange { path, before: unknown, after: unknown };
-        found.own.extend(unreadable.into_iter().map(change));
-        found.own.sort_by(|one, other| one.path.cmp(&other.path));
-        let report = TraceReport {
-            others: BoundedPaths::new(found.others),
-            shared: found.shared.into_iter().collect(),
-            uncovered: BoundedPaths::new(uncovered),
-            still_open: BoundedPaths::new(list_still_open(&roots, &log)),
-            restricted_programs: list_restricted_programs(&log),
-            untraced: None,
-        };
-        AttributedChanges { is_traced: true, changes: found.own, report }
+        let mut found = attribute_touched(window, opened, changes, &log.touches);
+        found.has_remaining = !log.ended && !log.remaining.is_empty();
+        found.report.still_open = BoundedPaths::new(list_still_open(&root_paths(window), &log));
+        found.report.restricted_programs = list_restricted_programs(&log);
+        let name = |process: &RemainingProcess| format!("{} ({})", process.name, process.pid);
+        found.report.remaining = log.remaining.iter().map(name).collect();
+        found
     }
 }
 
+/// Where the root of a window is, and was.
+pub(super) fn root_paths(window: &TracedWindow<'_>) -> RootPaths {
+    let root = window.handle.location().root.clone();
+    RootPaths { paths: vec![PathBuf::from(window.opened_root), root] }
+}
+
+/// Decides by touches which of the changes in a window are those of the processes that made them.
+pub(super) fn attribute_touched(
+    window: &TracedWindow<'_>,
+    opened: i64,
+    changes: Vec<FileChange>,
+    touches: &[Touch],
+) -> AttributedChanges {
+    let touches =
+        map_touches(&root_paths(window), &window.handle.location().root, &changes, touches);
+    let before = |path: &RelPath| {
+        let unknown = PathImage::Uncovered { reason: UncoveredReason::Unreadable };
+        window.handle.reader().path_image(window.before, path).unwrap_or(unknown)
+    };
+    let (unreadable, uncovered) = list_uncovered(window, &touches, &changes);
+    let mut found = attribute_changes(changes, &touches, opened, before);
+    // That a file changed which nobody could read is known from the trace alone.
+    let unknown = PathImage::Uncovered { reason: UncoveredReason::Unreadable };
+    let change = |path| FileChange { path, before: unknown, after: unknown };
+    found.own.extend(unreadable.into_iter().map(change));
+    found.own.sort_by(|one, other| one.path.cmp(&other.path));
+    let report = TraceReport {
+        others: BoundedPaths::new(found.others),
+        shared: found.shared.into_iter().collect(),
+        uncovered: BoundedPaths::new(uncovered),
+        ..TraceReport::default()
+    };
+    AttributedChanges { is_traced: true, has_remaining: false, changes: found.own, report }
+}
+
 /// Why a trace proves nothing, if it does not.
-fn find_defect(log: &TraceLog) -> Option<String> {
+pub(super) fn find_defect(log: &TraceLog) -> Option<String> {
     let boot = fs_err::read_to_string(BOOT_ID).unwrap_or_default();
     if log.boot_id.is_empty() || log.boot_id != boot.trim() {
         return Some("the machine was restarted since".to_owned());
@@ -135,16 +156,16 @@ fn map_touches(
     roots: &RootPaths,
     root: &Path,
     changes: &[FileChange],
-    log: &TraceLog,
+    touches: &[Touch],
 ) -> Vec<PathTouch> {
-    let named = roots.map(&log.touches, &PathAliases::default());
+    let named = roots.map(touches, &PathAliases::default());
     let touched: BTreeSet<&RelPath> = named.iter().map(|touch| &touch.path).collect();
     let unexplained: Vec<&FileChange> =
         changes.iter().filter(|change| !touched.contains(&change.path)).collect();
     if unexplained.is_empty() {
         return named;
     }
-    roots.map(&log.touches, &PathAliases::find(root, &unexplained, &log.touches))
+    roots.map(touches, &PathAliases::find(root, &unexplained, touches))
 }
 
 /// The paths that captures skip and at or below which the command wrote, apart from `changes`: those that could

@@ -423,6 +423,7 @@ fn copy_change_set(
         before: row.before.clone(),
         git: git.as_ref().map(|git| git.before.clone()),
         captured_from: row.captured_from,
+        continues: row.continues.clone(),
     };
     let close = CloseChangeSet {
         id: set.id.clone(),

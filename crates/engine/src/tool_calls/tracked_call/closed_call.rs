@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use turnstone_core::change::{Evidence, FileChange, TraceReport};
 use turnstone_core::id::ChangeId;
 use turnstone_snapshot::{Capture, SnapshotHandle};
+use turnstone_store::NewChangeSet;
 
 use crate::error::Result;
 
@@ -30,6 +31,8 @@ pub struct ClosedCall {
     pub unclaimed: Vec<PathBuf>,
     /// Other worktrees of the project that were not compared.
     pub uncompared: Vec<PathBuf>,
+    /// The window of the processes that it left running; nothing if none is left, or they are not traced.
+    pub continuation: Option<Box<NewChangeSet>>,
 }
 
 impl ClosedCall {
@@ -50,6 +53,7 @@ impl ClosedCall {
             is_pending: false,
             unclaimed: Vec::new(),
             uncompared: Vec::new(),
+            continuation: None,
         }
     }
 }

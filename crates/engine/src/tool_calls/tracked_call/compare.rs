@@ -4,12 +4,13 @@ use std::path::Path;
 
 use turnstone_core::change::{Evidence, FileChange};
 use turnstone_snapshot::{Capture, read_git_position};
-use turnstone_store::{CloseChangeSet, Context};
+use turnstone_store::{CloseChangeSet, Context, NewChangeSet};
 
 use super::closed_call::{ClosedCall, compare_captures};
 use super::track::{ToolCalls, TrackedCall, session_pin_group};
 use crate::captures::budgeted_capture::unknown_changes;
 use crate::captures::partial_capture::{ClosingCapture, PartialCapture};
+use crate::captures::session_coverage::change_root_of;
 use crate::captures::trace::{AttributedChanges, CallTrace, TracedWindow};
 use crate::error::Result;
 use crate::turns::turn::Turn;
@@ -20,6 +21,8 @@ struct ClosingView {
     /// The capture after it, and whether it holds everything.
     after: Option<(Capture, bool)>,
     changes: Vec<FileChange>,
+    /// When the capture after it began, in nanoseconds by the time of files.
+    from: Option<i64>,
     /// How many changes cannot even be named.
     unseen: usize,
     /// True if the disk was too full to capture anything.
@@ -37,13 +40,18 @@ impl CallComparison<'_> {
         turn: &Turn,
         call: &TrackedCall,
     ) -> Result<(ClosedCall, Vec<CloseChangeSet>)> {
-        let ClosingView { after, changes, unseen, is_pending } = self.view(ctx, turn, call)?;
+        let ClosingView { after, from, changes, unseen, is_pending } =
+            self.view(ctx, turn, call)?;
         let complete = after.as_ref().filter(|(_, is_complete)| *is_complete);
         let found = self.attribute(call, complete.map(|(after, _)| after), changes);
         let evidence = match (&call.named, &found) {
             (Some(_), _) => Evidence::Named,
             (None, found) if found.is_traced => Evidence::Traced,
             (None, _) => Evidence::Window,
+        };
+        let continuation = match complete.filter(|_| found.has_remaining) {
+            Some((after, _)) => self.continue_window(ctx, turn, call, (after, from))?,
+            None => None,
         };
         let AttributedChanges { changes, report, .. } = found;
         let trace = (call.trace != CallTrace::NotRequested).then_some(report);
@@ -70,7 +78,33 @@ impl CallComparison<'_> {
             sets.extend(more);
         }
         let closed = ClosedCall::new(id, evidence, changes, not_covered);
-        Ok((ClosedCall { trace, other_roots, is_pending, ..closed }, sets))
+        Ok((ClosedCall { trace, other_roots, is_pending, continuation, ..closed }, sets))
+    }
+
+    /// Builds the change set of the processes that a traced call has left running.
+    fn continue_window(
+        &self,
+        ctx: &Context,
+        turn: &Turn,
+        call: &TrackedCall,
+        (after, from): (&Capture, Option<i64>),
+    ) -> Result<Option<Box<NewChangeSet>>> {
+        let Some(handle) = &call.snapshots else { return Ok(None) };
+        let root = change_root_of(handle);
+        Ok(Some(Box::new(NewChangeSet {
+            id: self.0.id_generator.new_change_id(ctx.now)?,
+            turn: turn.id.clone(),
+            part: None,
+            git: read_git_position(Path::new(&root.path)),
+            root,
+            evidence: Evidence::Window,
+            outer: None,
+            named: Vec::new(),
+            outside: Vec::new(),
+            before: Some(after.id.to_string()),
+            captured_from: from,
+            continues: Some(call.id.clone()),
+        })))
     }
 
     /// Captures again and compares.
@@ -86,10 +120,14 @@ impl CallComparison<'_> {
             (None, _) => return Ok(none),
         };
         let (group, named) = (session_pin_group(&turn.session), call.named.as_ref());
+        let from = match call.trace {
+            CallTrace::Requested => self.0.traces.file_time(&call.id).ok(),
+            CallTrace::NotRequested | CallTrace::Unavailable(_) => None,
+        };
         Ok(match self.0.captures.capture_after(ctx, handle, &group, before, named)? {
             ClosingCapture::Complete(after) => {
                 let changes = compare_captures(handle, before, &after)?;
-                ClosingView { after: Some((after, true)), changes, ..none }
+                ClosingView { after: Some((after, true)), from, changes, ..none }
             }
             ClosingCapture::Partial(PartialCapture { after, changes, .. }) => {
                 ClosingView { after: after.map(|after| (after, false)), changes, ..none }
@@ -134,12 +172,17 @@ impl CallComparison<'_> {
         }
     }
 
-    /// Removes the traces of calls whose change sets are closed; what cannot be removed is left to maintenance.
+    /// Removes the traces of calls whose change sets are closed, or has them count for the windows that continue
+    /// these; what cannot be removed is left to maintenance.
     pub(crate) fn remove_traces(&self, call: &TrackedCall, closed: &ClosedCall) {
         if call.trace == CallTrace::NotRequested || closed.is_pending {
             return;
         }
-        if let Err(error) = self.0.traces.remove(&call.id) {
+        let done = match &closed.continuation {
+            Some(next) => self.0.traces.continue_as(&call.id, &next.id),
+            None => self.0.traces.remove(&call.id),
+        };
+        if let Err(error) = done {
             tracing::info!("cannot remove the trace of a command: {error}");
         }
     }

@@ -237,6 +237,7 @@ impl ToolCalls {
             outside: outside.iter().map(|path| path.to_string_lossy().into_owned()).collect(),
             before: before.as_ref().map(|capture| capture.id.to_string()),
             captured_from: from,
+            continues: None,
         };
         let opened_root = open.root.path.clone();
         let name = turn.session.clone();
@@ -263,7 +264,8 @@ impl ToolCalls {
             return Ok(None);
         };
         let open = self.store.read(ctx, |r| r.change_sets().list_open(None))?;
-        let of_parent = open.into_iter().rev().find(|row| row.set.session == *parent);
+        let is_outer = |row: &ChangeSetRow| row.set.session == *parent && row.continues.is_none();
+        let of_parent = open.into_iter().rev().find(is_outer);
         Ok(of_parent.map(|row| row.set.id))
     }
 

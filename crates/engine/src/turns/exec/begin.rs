@@ -335,7 +335,8 @@ impl Commands {
             let outer = open.iter().find(|row| row.set.id == call.id);
             let outer = outer.and_then(|row| row.set.outer.clone());
             let mut found = Vec::new();
-            for row in open {
+            // What processes of an ended command write is known path by path.
+            for row in open.into_iter().filter(|row| row.continues.is_none()) {
                 let set = row.set;
                 let is_other = set.id != call.id && Some(&set.id) != outer.as_ref();
                 if is_other && set.evidence != Evidence::Named {

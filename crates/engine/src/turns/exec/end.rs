@@ -1,12 +1,12 @@
 //! Ending: what changed is compared first, then call, message and turn are closed.
 
 use serde_json::json;
-use turnstone_core::model::{MessageFailure, MessageFailureKind};
+use turnstone_core::model::{MessageFailure, MessageFailureKind, Part};
 use turnstone_core::terminal_text::strip_terminal_codes;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnOutcome;
 use turnstone_process::{CommandExit, RecordedOutput, signal_name};
-use turnstone_store::{CloseChangeSet, Context};
+use turnstone_store::{CloseChangeSet, Context, NewChangeSet};
 
 use super::begin::CommandExecution;
 use super::command_messages;
@@ -76,6 +76,7 @@ impl Commands {
             }
             CommandEnd::Lost(_) => (Ok(None), Vec::new()),
         };
+        let continuation = find_continuation(&closed, &part);
         let mut rows = None;
         let outcome = match end {
             CommandEnd::Exited { exit, kept, aborted } => {
@@ -90,7 +91,12 @@ impl Commands {
                 Some(MessageFailure::new(MessageFailureKind::UnknownError, why)),
             ),
         };
+        let session = turn.session.clone();
         let write = move |tx: &turnstone_store::Tx<'_>| {
+            // The window of the processes that go on opens with the end of the command's.
+            continuation
+                .iter()
+                .try_for_each(|next| tx.change_sets().open(&session, next).map(drop))?;
             if let Some((part, answer)) = &rows {
                 tx.messages().put_part(part)?;
                 tx.messages().put(answer)?;
@@ -124,6 +130,12 @@ impl Commands {
         }
         CallComparison(&self.calls).compare(ctx, turn, call)
     }
+}
+
+/// The change set of the processes that a command has left running, as one of the same call.
+fn find_continuation(closed: &Result<Option<ClosedCall>>, part: &Part) -> Option<NewChangeSet> {
+    let next = closed.as_ref().ok()?.as_ref()?.continuation.as_deref()?;
+    Some(NewChangeSet { part: Some(part.id.clone()), ..next.clone() })
 }
 
 /// How the turn of a command that ran has ended.

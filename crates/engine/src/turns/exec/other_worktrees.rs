@@ -233,6 +233,7 @@ impl WorktreeComparison<'_> {
             outside: Vec::new(),
             before: Some(before.id.to_string()),
             captured_from: *captured_from,
+            continues: None,
         };
         let session = turn.session.clone();
         let write = move |tx: &Tx<'_>| {
