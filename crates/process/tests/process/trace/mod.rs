@@ -5,6 +5,7 @@ mod foreign_writers;
 mod lost_holders;
 mod namespaces;
 mod programs;
+mod real_programs;
 mod trace_fixture;
 mod unavailable;
 mod unprivileged;

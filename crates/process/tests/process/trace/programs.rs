@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use turnstone_process::{OutputLimits, OutputRecorder};
-use turnstone_trace::TouchKind;
+use turnstone_trace::{TouchKind, TraceLog};
 
 use crate::process_fixture::{Fallible, attach};
 use crate::trace::trace_fixture::{TraceFixture, assert_complete};
@@ -33,24 +33,66 @@ fn read_folder(dir: &Path, into: &mut FolderImage) -> Fallible {
     Ok(())
 }
 
+/// What scripts expect of their environment.
+const ENVIRONMENT: &str = "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b \
+                           GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; cd work; set -e;";
+
+/// Runs a script without a trace; returns its exit code and output.
+fn run_plain(case: &TraceFixture, script: &str) -> Fallible<(i32, String)> {
+    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
+    let outcome = attach(case.process.start(&format!("{ENVIRONMENT}{script}"))?, &mut recorder)?;
+    let output = recorder.finish().head.to_bytes();
+    Ok((outcome.exit.code(), String::from_utf8_lossy(&output).into_owned()))
+}
+
+/// Makes the folder `work`, empty but for what a script puts there.
+fn prepare_work(case: &TraceFixture, prepare: &str) -> Fallible<PathBuf> {
+    let work = case.dir.join("work");
+    if work.exists() {
+        fs_err::remove_dir_all(&work)?;
+    }
+    fs_err::create_dir(&work)?;
+    let (code, output) = run_plain(case, prepare)?;
+    assert_eq!(code, 0, "{output}");
+    Ok(work)
+}
+
 /// Prepares a folder, runs a script in it traced, and checks that every changed path was touched.
 fn check(prepare: &str, script: &str) -> Fallible {
     let case = TraceFixture::new()?;
-    let work = case.dir.join("work");
-    fs_err::create_dir(&work)?;
-    let environment = "export HOME=$PWD GIT_CONFIG_NOSYSTEM=1 GIT_AUTHOR_NAME=a GIT_AUTHOR_EMAIL=a@b \
-                       GIT_COMMITTER_NAME=a GIT_COMMITTER_EMAIL=a@b; cd work; set -e;";
-    let mut recorder = OutputRecorder::new(OutputLimits::default(), None);
-    let outcome = attach(case.process.start(&format!("{environment}{prepare}"))?, &mut recorder)?;
-    let output = recorder.finish().head.to_bytes();
-    assert_eq!(outcome.exit.code(), 0, "{}", String::from_utf8_lossy(&output));
+    let work = prepare_work(&case, prepare)?;
+    check_in(&case, &work, script, 0)?;
+    Ok(())
+}
 
+/// The same, and checks that exit code and output are those of the script without a trace.
+pub(crate) fn check_same(prepare: &str, script: &str, code: i32) -> Fallible {
+    let case = TraceFixture::new()?;
+    prepare_work(&case, prepare)?;
+    let plain = run_plain(&case, script)?;
+    assert_eq!(plain.0, code, "{}", plain.1);
+    let work = prepare_work(&case, prepare)?;
+    let output = check_in(&case, &work, script, code)?;
+    assert_eq!(output, plain.1, "{script}");
+    Ok(())
+}
+
+/// Runs a script traced; returns its output.
+fn check_in(case: &TraceFixture, work: &Path, script: &str, code: i32) -> Fallible<String> {
     let (mut before, mut after) = (FolderImage::new(), FolderImage::new());
-    read_folder(&work, &mut before)?;
-    let log = case.run(&format!("{environment}{script}"))?;
-    read_folder(&work, &mut after)?;
-
+    read_folder(work, &mut before)?;
+    let command = case.process.script(&format!("{ENVIRONMENT}{script}"));
+    let (outcome, output) = case.run_command(&command)?;
+    assert_eq!(outcome.exit.code(), code, "{output}");
+    let log = case.read("trace")?;
+    read_folder(work, &mut after)?;
     assert_complete(&log);
+    assert_touched(&before, &after, &log, script);
+    Ok(output)
+}
+
+/// Fails unless every path that differs was touched.
+fn assert_touched(before: &FolderImage, after: &FolderImage, log: &TraceLog, script: &str) {
     let mut covered: Vec<PathBuf> = log.touches.iter().map(|touch| touch.path.clone()).collect();
     // What moves with a directory is covered below its old and its new name.
     let mut moved = Vec::new();
@@ -66,7 +108,7 @@ fn check(prepare: &str, script: &str) -> Fallible {
             image.get(path).is_some_and(|(mode, _)| mode & libc_directory() == libc_directory())
         };
         let is_same = before.get(path) == after.get(path);
-        if is_same || is_directory(&before) && is_directory(&after) {
+        if is_same || is_directory(before) && is_directory(after) {
             continue;
         }
         changed += 1;
@@ -75,7 +117,6 @@ fn check(prepare: &str, script: &str) -> Fallible {
         assert!(is_covered, "{} changed without a touch by {script}", path.display());
     }
     assert!(changed > 0, "{script} changed nothing");
-    Ok(())
 }
 
 /// `S_IFDIR`.
