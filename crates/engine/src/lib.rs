@@ -73,8 +73,9 @@ pub use tool_calls::tracked_call::{ClosedCall, TrackedCall};
 pub use turns::Turns;
 pub use turns::compaction::{Compaction, CompactionPlan, CompactionRequest, CompactionSummary};
 pub use turns::exec::{
-    AbortOutcome, Aborts, CommandEnd, CommandExecution, Commands, ConcurrentCommand,
-    ContinuableSession, ExecutionResult, ShellCommandOrigin,
+    AbortOutcome, Aborts, CallCommand, CallCommandEnd, CallCommandReport, CallCommandStreams,
+    CallCommands, CommandEnd, CommandExecution, Commands, ConcurrentCommand, ContinuableSession,
+    ExecutionResult, ShellCommandOrigin,
 };
 pub use turns::model_context::ModelContexts;
 pub use turns::newest_prompt::NextAgent;
@@ -83,7 +84,8 @@ pub use turns::step::{ModelStep, StepEnd, StepReport, Steps, ToolFileAccess, Too
 pub use turns::step_usage::StepUsage;
 pub use turns::turn::{Prompt, Turn};
 pub use turnstone_process::{
-    ChangeKind, ChangedFile, Git, GitCancellation, GitError, GitStatusEntry,
+    ChangeKind, ChangedFile, CommandControl, CommandExit, Git, GitCancellation, GitError,
+    GitStatusEntry, LiveOutput, SupervisorProgram,
 };
 pub use turnstone_snapshot::{JournalState, MaintenanceInterval};
 pub use turnstone_snapshot::{

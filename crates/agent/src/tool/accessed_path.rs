@@ -28,10 +28,19 @@ pub(crate) struct AccessedPath {
 impl AccessedPath {
     /// Finds out where a path of a call leads.
     pub(crate) fn resolve(scope: &ToolScope, text: &str) -> Result<Self, ToolError> {
+        Self::resolve_from(scope, &scope.directory, text)
+    }
+
+    /// Finds out where a path leads that starts at `base`.
+    pub(crate) fn resolve_from(
+        scope: &ToolScope,
+        base: &Path,
+        text: &str,
+    ) -> Result<Self, ToolError> {
         if text.is_empty() || text.contains('\0') {
             return Err(ToolError::failed(format!("{text:?} is not a path.")));
         }
-        let joined = scope.directory.join(text);
+        let joined = base.join(text);
         let failed = |error| ToolError::failed(format!("Cannot follow the path {text}: {error}"));
         let real = resolve_path(&joined).map_err(failed)?;
         let absolute = remove_dots(&joined);

@@ -1,6 +1,7 @@
 //! What a tool is, and what the loop gives a running one.
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ pub trait ToolHost: Send + Sync {
     fn ask_questions(&self, questions: Vec<Question>) -> Result<Vec<Vec<String>>, ToolError>;
 
     /// Replaces the title and metadata that clients show while the call runs. The processes of the call, which the
-    /// engine has recorded in the stored part, stay recorded: see `Commands::show_call`.
+    /// engine has recorded in the stored part, stay recorded: see `CallCommands::show`.
     fn show(&self, title: Option<String>, metadata: Map<String, Value>);
 
     /// Returns the signal that ends the call early.
@@ -126,6 +127,17 @@ pub struct SubagentOutcome {
     pub model: String,
 }
 
+/// Why a wait of a running call has ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AbortWait {
+    /// The call must end.
+    Requested,
+    /// What it waited for is over.
+    Over,
+    /// The time has passed.
+    TimedOut,
+}
+
 /// Tells a running call that it must end.
 #[derive(Debug, Default)]
 pub struct ToolAbort {
@@ -144,6 +156,28 @@ impl ToolAbort {
     #[must_use]
     pub fn is_requested(&self) -> bool {
         *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits until the call must end, what it waits for is over, or `limit` has passed. The caller that sets `is_over`
+    /// also calls [`Self::wake`].
+    #[must_use]
+    pub fn wait_while_running(&self, limit: Duration, is_over: &AtomicBool) -> AbortWait {
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_running = |requested: &mut bool| !*requested && !is_over.load(Ordering::SeqCst);
+        let waited = self.changed.wait_timeout_while(state, limit, is_running);
+        let (requested, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match (*requested, is_over.load(Ordering::SeqCst)) {
+            (_, true) => AbortWait::Over,
+            (true, false) => AbortWait::Requested,
+            (false, false) => AbortWait::TimedOut,
+        }
+    }
+
+    /// Lets every waiting thread look again.
+    pub fn wake(&self) {
+        // Under the lock: a thread that is about to wait has not looked yet, or is woken.
+        let _state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        self.changed.notify_all();
     }
 
     /// Waits until the call must end or `limit` has passed; returns whether it must end.

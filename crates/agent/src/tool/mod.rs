@@ -1,6 +1,7 @@
 //! Tools: what a model may call, and what a call may use while it runs.
 
 mod accessed_path;
+mod bash;
 mod bounded_output;
 mod edit;
 mod file_change;
@@ -17,15 +18,17 @@ mod text_diff;
 mod todo_write;
 mod write;
 
+pub use bash::{BashTool, command_environment, find_command_shell};
 pub use bounded_output::{limit_output, remove_old_outputs};
 pub use edit::EditTool;
-pub use host::{SubagentOutcome, SubagentTask, Tool, ToolAbort, ToolHost, ToolScope};
+pub use host::{AbortWait, SubagentOutcome, SubagentTask, Tool, ToolAbort, ToolHost, ToolScope};
 pub use question::QuestionTool;
 pub use read::ReadTool;
 pub use registry::{builtin_tools, prefers_patches};
 pub use reply::{ToolAttachment, ToolError, ToolReply};
 pub use settings::{
-    FileFormatter, InstructionFile, NearbyInstructions, ToolOutputLimits, ToolSettings,
+    CommandSettings, FileFormatter, InstructionFile, NearbyInstructions, ToolOutputLimits,
+    ToolSettings,
 };
 pub use todo_write::TodoWriteTool;
 pub use write::WriteTool;

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use super::bash::BashTool;
 use super::edit::EditTool;
 use super::question::QuestionTool;
 use super::read::ReadTool;
@@ -13,6 +14,7 @@ use super::{Tool, ToolSettings};
 #[must_use]
 pub fn builtin_tools(settings: &ToolSettings) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(BashTool::new(settings)),
         Arc::new(EditTool::new(settings)),
         Arc::new(QuestionTool),
         Arc::new(ReadTool::new(settings)),

@@ -1,7 +1,10 @@
 //! What the built-in tools need besides their host.
 
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+
+use turnstone_engine::SupervisorProgram;
 
 use super::{ToolError, ToolHost};
 
@@ -10,10 +13,27 @@ use super::{ToolError, ToolHost};
 pub struct ToolSettings {
     /// How much of an output the model reads at once.
     pub output_limits: ToolOutputLimits,
+    /// How commands are run; without it, no tool runs any.
+    pub commands: Option<CommandSettings>,
     /// Formats the files that a call has written.
     pub formatter: Option<Arc<dyn FileFormatter>>,
     /// Finds the instruction files near a file that is read.
     pub instructions: Option<Arc<dyn NearbyInstructions>>,
+}
+
+/// How commands are run.
+#[derive(Clone, Debug)]
+pub struct CommandSettings {
+    /// How this program is started again to watch over a command.
+    pub supervisor: SupervisorProgram,
+    /// The shell: see `find_command_shell`.
+    pub shell: OsString,
+    /// The variables of this process; keys and secrets are removed for each command.
+    pub variables: Vec<(OsString, OsString)>,
+    /// Names of variables that hold keys of providers, and the keys.
+    pub secrets: Vec<String>,
+    /// Whether to record what commands write, so that changes of others are not taken for theirs.
+    pub is_traced: bool,
 }
 
 /// How much of an output the model reads at once; the rest goes to a file.

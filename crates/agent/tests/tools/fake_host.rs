@@ -18,6 +18,7 @@ use turnstone_engine::{
     Engine, EngineSettings, ModelStep, OperationReport, Prompt, ToolFileAccess, Turn, UndoOptions,
     UndoTarget,
 };
+use turnstone_store::ChangeSetRow;
 
 pub(crate) const NOW: EpochMillis = EpochMillis(1_767_225_600_000);
 
@@ -132,7 +133,7 @@ impl ToolFixture {
             decide: Box::new(|_| Ok(())),
             answers: Vec::new(),
             asks: Mutex::default(),
-            shown: Mutex::default(),
+            displayed: Mutex::default(),
         }
     }
 
@@ -149,6 +150,13 @@ impl ToolFixture {
         let plan =
             history.plan_undo(&ctx(), &self.session, &UndoTarget::Last, &options).expect("a plan");
         history.apply(&ctx(), &plan).expect("applied")
+    }
+
+    /// The change sets of the turn.
+    pub(crate) fn change_sets(&self) -> Vec<ChangeSetRow> {
+        let read =
+            |r: &turnstone_store::ReadTx<'_>| r.change_sets().of_turn(&self.session, &self.turn.id);
+        self.engine.store().read(&ctx(), read).expect("read")
     }
 
     /// Every file below the root with its content, and links with their targets.
@@ -194,7 +202,7 @@ pub(crate) struct FakeHost<'f> {
     decide: Decide,
     answers: Vec<Vec<String>>,
     asks: Mutex<Vec<PermissionAsk>>,
-    shown: Mutex<Vec<Map<String, Value>>>,
+    displayed: Mutex<Vec<Map<String, Value>>>,
 }
 
 impl FakeHost<'_> {
@@ -216,6 +224,16 @@ impl FakeHost<'_> {
 
     pub(crate) fn asks(&self) -> Vec<PermissionAsk> {
         self.asks.lock().expect("not poisoned").clone()
+    }
+
+    /// What clients were shown while the call ran.
+    pub(crate) fn displayed(&self) -> Vec<Value> {
+        self.displayed
+            .lock()
+            .expect("not poisoned")
+            .iter()
+            .map(|metadata| json!(metadata))
+            .collect()
     }
 
     /// Permission and patterns of every request, as `edit: a.txt, b.txt`.
@@ -264,7 +282,7 @@ impl ToolHost for FakeHost<'_> {
     }
 
     fn show(&self, _title: Option<String>, metadata: Map<String, Value>) {
-        self.shown.lock().expect("not poisoned").push(metadata);
+        self.displayed.lock().expect("not poisoned").push(metadata);
     }
 
     fn abort(&self) -> &Arc<ToolAbort> {

@@ -1,6 +1,6 @@
 //! The processes of a tool call, recorded in its part so that a crash does not lose them (R32).
 
-use serde_json::json;
+use serde_json::{Map, Value, json};
 use turnstone_core::model::{Part, PartBody, ToolState};
 use turnstone_process::ProcessGroupId;
 
@@ -14,7 +14,19 @@ pub(crate) fn set_group(part: &mut Part, group: &ProcessGroupId) {
     if let PartBody::Tool(tool) = &mut part.body
         && let ToolState::Running { metadata, .. } = &mut tool.state
     {
-        *metadata = Some(json!({ GROUP: group }));
+        let mut all = metadata.take().unwrap_or_else(|| json!({}));
+        match all.as_object_mut() {
+            Some(fields) => drop(fields.insert(GROUP.to_owned(), json!(group))),
+            None => all = json!({ GROUP: group }),
+        }
+        *metadata = Some(all);
+    }
+}
+
+/// Copies the processes of a call from its metadata to those that replace them.
+pub(crate) fn keep_group(known: Option<&Value>, metadata: &mut Map<String, Value>) {
+    if let Some(group) = known.and_then(|known| known.get(GROUP)) {
+        metadata.insert(GROUP.to_owned(), group.clone());
     }
 }
 

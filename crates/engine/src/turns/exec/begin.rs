@@ -309,7 +309,7 @@ impl Commands {
     /// Starts the journal where a second walk would be expensive: then the kernel names what the command
     /// changed. Small directories are walked: the kernel's watches are scarce, and a command
     /// may run for hours.
-    fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
+    pub(super) fn watch_if_large(&self, ctx: &Context, session: &Session) -> Result<()> {
         if let SnapshotAccess::Available(handle) =
             self.snapshots.open_for_session(session, ctx.now)?
             && handle.maintenance().known_file_count() >= WATCH_THRESHOLD_FILES

@@ -111,7 +111,7 @@ impl Commands {
     }
 
     /// Finds out what a command changed.
-    fn compare_at_end(
+    pub(super) fn compare_at_end(
         &self,
         ctx: &Context,
         turn: &Turn,

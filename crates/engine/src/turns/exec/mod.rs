@@ -5,6 +5,7 @@
 
 mod abort;
 mod begin;
+mod call_command;
 mod command_messages;
 mod command_origin;
 mod continued_session;
@@ -16,6 +17,9 @@ pub use abort::AbortOutcome;
 pub use abort::Aborts;
 pub use begin::Commands;
 pub use begin::{CommandExecution, ConcurrentCommand};
+pub use call_command::{
+    CallCommand, CallCommandEnd, CallCommandReport, CallCommandStreams, CallCommands,
+};
 pub(crate) use command_origin::CommandOrigin;
 pub use command_origin::ShellCommandOrigin;
 pub use continued_session::ContinuableSession;
