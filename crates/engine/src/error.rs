@@ -261,6 +261,27 @@ fn list_names<T: ToString>(names: &[T]) -> String {
 }
 
 impl EngineError {
+    /// True if another turn of the session is open, or another process runs it.
+    #[must_use]
+    pub const fn is_busy(&self) -> bool {
+        matches!(self, Self::Store(StoreError::Busy(_)))
+    }
+
+    /// True if the turn is not this process's any more: it ended, its session was deleted, or another process
+    /// took it over.
+    #[must_use]
+    pub const fn is_turn_lost(&self) -> bool {
+        matches!(
+            self,
+            Self::Store(
+                StoreError::Fenced(_)
+                    | StoreError::Transition(_)
+                    | StoreError::NoSession(_)
+                    | StoreError::Deleted(_)
+            )
+        )
+    }
+
     /// True if there is no space: on the disk, or within the budget.
     #[must_use]
     pub fn is_full(&self) -> bool {

@@ -83,6 +83,7 @@ pub use turns::prompt_submission::{PromptOutcome, PromptRouting, PromptSubmissio
 pub use turns::step::{ModelStep, StepEnd, StepReport, Steps, ToolFileAccess, ToolRun};
 pub use turns::step_usage::StepUsage;
 pub use turns::turn::{Prompt, Turn};
+pub use turns::turn_watch::{TurnSignal, TurnWatches};
 pub use turnstone_process::{
     ChangeKind, ChangedFile, CommandControl, CommandExit, Git, GitCancellation, GitError,
     GitStatusEntry, LiveOutput, SupervisorProgram,
@@ -92,3 +93,4 @@ pub use turnstone_snapshot::{
     RepositoryError, UntrackedFiles, UntrackedPatch, open_regular_file, read_bounded_file,
     read_git_position,
 };
+pub use turnstone_store::PromptDelivery;

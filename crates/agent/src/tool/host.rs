@@ -139,23 +139,45 @@ pub enum AbortWait {
 }
 
 /// Tells a running call that it must end.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub struct ToolAbort {
-    state: Mutex<bool>,
+    state: Mutex<AbortState>,
     changed: Condvar,
+}
+
+#[derive(Default)]
+struct AbortState {
+    is_requested: bool,
+    hooks: Vec<Box<dyn FnOnce() + Send>>,
 }
 
 impl ToolAbort {
     /// Asks the call to end.
     pub fn request(&self) {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        let hooks = {
+            let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+            state.is_requested = true;
+            std::mem::take(&mut state.hooks)
+        };
         self.changed.notify_all();
+        hooks.into_iter().for_each(|hook| hook());
+    }
+
+    /// Runs `hook` when the call must end, at once if it must already.
+    pub fn on_request(&self, hook: impl FnOnce() + Send + 'static) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        if !state.is_requested {
+            state.hooks.push(Box::new(hook));
+            return;
+        }
+        drop(state);
+        hook();
     }
 
     /// True once the call must end.
     #[must_use]
     pub fn is_requested(&self) -> bool {
-        *self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).is_requested
     }
 
     /// Waits until the call must end, what it waits for is over, or `limit` has passed. The caller that sets `is_over`
@@ -184,7 +206,7 @@ impl ToolAbort {
     #[must_use]
     pub fn wait(&self, limit: Duration) -> bool {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let waited = self.changed.wait_timeout_while(state, limit, |requested| !*requested);
-        *waited.unwrap_or_else(PoisonError::into_inner).0
+        let waited = self.changed.wait_timeout_while(state, limit, |state| !state.is_requested);
+        waited.unwrap_or_else(PoisonError::into_inner).0.is_requested
     }
 }

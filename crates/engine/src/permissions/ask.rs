@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use turnstone_core::id::{PermissionId, QuestionId, SessionId};
+use turnstone_core::id::{MessageId, PermissionId, QuestionId, SessionId};
 use turnstone_core::model::{
     PermissionAsk, PermissionReply, QuestionAsk, RequestBody, RequestId, RequestState, UserRequest,
 };
@@ -18,6 +18,9 @@ use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
 use crate::permissions::{OperationGates, PermissionRules};
 use crate::turns::turn::Turn;
+
+/// How many of the newest requests of a session can belong to the calls of one turn that are still open.
+const MAX_REQUESTS_OF_TURN: usize = 200;
 
 /// What a tool wants to do.
 #[derive(Clone, Debug, PartialEq)]
@@ -282,6 +285,51 @@ impl Permissions {
         let id = id.clone();
         self.store.write(ctx, move |tx| tx.requests().resolve(&id, &state)).wait()?;
         Ok(())
+    }
+
+    /// Lets a turn of this process wait: nothing of it can go on before its requests are answered (R28). A
+    /// repeat changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::Fenced`] if another process took it over.
+    pub fn suspend_turn(&self, ctx: &Context, turn: &Turn) -> Result<()> {
+        let (session, id) = (turn.session.clone(), turn.id.clone());
+        let wait = move |tx: &Tx<'_>| tx.turns().transition(&session, &id, &TurnEvent::Asked);
+        self.store.write(&turn.context(ctx), wait).wait()?;
+        Ok(())
+    }
+
+    /// The requests that a tool call has made, the newest first, with their answers.
+    ///
+    /// # Errors
+    ///
+    /// The database refused.
+    pub fn list_requests_of_call(
+        &self,
+        ctx: &Context,
+        session: &SessionId,
+        (message, call): (&MessageId, &str),
+    ) -> Result<Vec<UserRequest>> {
+        let newest =
+            self.store.read(ctx, |r| r.requests().list_newest(session, MAX_REQUESTS_OF_TURN))?;
+        let is_of_call = |request: &UserRequest| {
+            let tool = match &request.body {
+                RequestBody::Permission(ask) => ask.tool.as_ref(),
+                RequestBody::Question(ask) => ask.tool.as_ref(),
+            };
+            tool.is_some_and(|tool| tool.message == *message && tool.call == call)
+        };
+        Ok(newest.into_iter().filter(is_of_call).collect())
+    }
+
+    /// Reads whether a request was answered, and how.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NotFound`].
+    pub fn request_state(&self, ctx: &Context, id: &RequestId) -> Result<RequestState> {
+        Ok(self.store.read(ctx, |r| r.requests().state(id.as_str()))?)
     }
 
     /// Lets a turn of this process go on after an answer; a repeat changes nothing.

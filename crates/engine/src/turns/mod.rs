@@ -14,6 +14,7 @@ pub(crate) mod step_usage;
 pub(crate) mod turn;
 mod turn_details;
 pub(crate) mod turn_handover;
+pub(crate) mod turn_watch;
 
 pub(crate) use assembly::assemble;
 pub use prompt_submission::Turns;

@@ -25,6 +25,7 @@ use crate::turns::exec::{Aborts, Commands};
 use crate::turns::model_context::ModelContexts;
 use crate::turns::step::Steps;
 use crate::turns::turn::{Prompt, Turn, TurnLifecycle};
+use crate::turns::turn_watch::TurnWatches;
 
 /// What the word is for a model without a variant, in a session.
 const DEFAULT_VARIANT: &str = "default";
@@ -88,6 +89,12 @@ impl Turns {
     #[must_use]
     pub fn aborts(&self) -> &Aborts {
         &self.aborts
+    }
+
+    /// What happens to running turns from outside: aborts, answers, prompts.
+    #[must_use]
+    pub fn watches(&self) -> TurnWatches {
+        TurnWatches { store: self.store.clone(), aborts: self.aborts.clone() }
     }
 
     /// Model calls of a turn, and the tools that run in them.

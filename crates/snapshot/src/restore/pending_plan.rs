@@ -43,7 +43,8 @@ impl PendingPlan {
         if is_new {
             fs_err::File::open(folder)?.sync_all()?;
         }
-        let temp = plans.join("tmp");
+        // Named by its id: several calls may store their plans at the same time.
+        let temp = plans.join(format!("{}.tmp", self.id));
         let mut file = fs_err::File::create(&temp)?;
         file.write_all(&serde_json::to_vec(self)?)?;
         file.sync_all()?;
@@ -51,7 +52,8 @@ impl PendingPlan {
         fs_err::File::open(&plans)?.sync_all()
     }
 
-    /// Reads the plans that were not finished, oldest name first.
+    /// Reads the plans that were not finished, oldest name first, and removes what a killed [`Self::save`] left:
+    /// nothing of such a plan was done. Only for a store that nothing else writes.
     pub(super) fn list(folder: &Path) -> io::Result<Vec<Self>> {
         let entries = match fs_err::read_dir(plans_dir(folder)) {
             Ok(entries) => entries,
@@ -61,6 +63,9 @@ impl PendingPlan {
         let mut paths = Vec::new();
         for entry in entries {
             paths.push(entry?.path());
+        }
+        for path in paths.iter().filter(|path| path.extension().is_some_and(|it| it == "tmp")) {
+            fs_err::remove_file(path)?;
         }
         paths.retain(|path| path.extension().is_some_and(|it| it == "json"));
         paths.sort();
@@ -86,4 +91,38 @@ impl PendingPlan {
 
 fn plans_dir(folder: &Path) -> PathBuf {
     folder.join("plan")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(id: &str) -> PendingPlan {
+        let guard = "0".repeat(40).parse().expect("an object id");
+        let plan = RestorePlan::default();
+        PendingPlan { id: id.to_owned(), guard, plan, left: None, entry: None }
+    }
+
+    #[test]
+    fn plans_stored_at_the_same_time_are_all_kept() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let ids: Vec<String> = (0..16).map(|number| format!("{number:024x}")).collect();
+        std::thread::scope(|scope| {
+            for id in &ids {
+                scope.spawn(|| plan(id).save(folder.path()).expect("stored"));
+            }
+        });
+        let found = PendingPlan::list(folder.path()).expect("read");
+        assert_eq!(found.into_iter().map(|plan| plan.id).collect::<Vec<_>>(), ids);
+    }
+
+    #[test]
+    fn half_written_plans_are_removed() {
+        let folder = tempfile::tempdir().expect("temp dir");
+        let left = plans_dir(folder.path()).join("0.tmp");
+        plan(&"a".repeat(24)).save(folder.path()).expect("stored");
+        fs_err::write(&left, "{").expect("written");
+        assert_eq!(PendingPlan::list(folder.path()).expect("read").len(), 1);
+        assert!(!left.exists());
+    }
 }

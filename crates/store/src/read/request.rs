@@ -80,6 +80,27 @@ impl RequestQueries<'_> {
         Ok(Some(request))
     }
 
+    /// The newest requests of a session, answered or not, newest first.
+    ///
+    /// # Errors
+    ///
+    /// [`StoreError::NoSession`].
+    pub fn list_newest(&self, session: &SessionId, limit: usize) -> Result<Vec<UserRequest>> {
+        let num = self.read.session_num(session)?;
+        let mut statement = self.read.conn.prepare_cached(
+            "SELECT id FROM request WHERE session = ?1 ORDER BY num DESC LIMIT ?2",
+        )?;
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let ids = statement
+            .query_map((num, limit), |row| row.get(0))?
+            .collect::<rusqlite::Result<Vec<String>>>()?;
+        let mut found = Vec::new();
+        for id in ids {
+            found.extend(self.find(&id)?);
+        }
+        Ok(found)
+    }
+
     /// The newest permission requests of a session that an actor made, newest first.
     ///
     /// # Errors
