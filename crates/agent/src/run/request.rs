@@ -14,7 +14,7 @@ use super::system_prompt::{STEP_LIMIT_NOTICE, system_prompt};
 use super::turn_run::StepSetup;
 use super::turn_shared::TurnShared;
 use crate::model::{ModelRequest, ToolChoice, ToolSchema};
-use crate::tool::{Tool, ToolScope};
+use crate::tool::{Tool, ToolScope, prefers_patches};
 
 /// The tool through which a model gives a structured answer.
 pub(crate) const STRUCTURED_TOOL: &str = "StructuredOutput";
@@ -45,7 +45,7 @@ impl RequestInput<'_> {
             return Ok(BTreeMap::new());
         }
         let all = self.shared.runner.settings.tools(&self.shared.directory);
-        let patches = edits_by_patch(&model.wire_name);
+        let patches = prefers_patches(&model.wire_name);
         let mut tools: BTreeMap<String, Arc<dyn Tool>> = BTreeMap::new();
         for tool in all {
             let name = tool.schema().name;
@@ -149,9 +149,4 @@ pub(crate) fn output_schema(prompt: &Message) -> Option<Value> {
     let mut schema: Map<String, Value> = format.get("schema")?.as_object()?.clone();
     schema.shift_remove("$schema");
     Some(Value::Object(schema))
-}
-
-/// True for the models that were trained to edit by patches.
-fn edits_by_patch(model: &str) -> bool {
-    model.contains("gpt-") && !model.contains("gpt-4") && !model.contains("oss")
 }

@@ -185,10 +185,11 @@ impl ToolAbort {
     #[must_use]
     pub fn wait_while_running(&self, limit: Duration, is_over: &AtomicBool) -> AbortWait {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_running = |requested: &mut bool| !*requested && !is_over.load(Ordering::SeqCst);
+        let is_running =
+            |state: &mut AbortState| !state.is_requested && !is_over.load(Ordering::SeqCst);
         let waited = self.changed.wait_timeout_while(state, limit, is_running);
-        let (requested, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        match (*requested, is_over.load(Ordering::SeqCst)) {
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        match (state.is_requested, is_over.load(Ordering::SeqCst)) {
             (_, true) => AbortWait::Over,
             (true, false) => AbortWait::Requested,
             (false, false) => AbortWait::TimedOut,
