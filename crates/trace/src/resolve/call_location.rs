@@ -150,8 +150,39 @@ pub(crate) fn open_name(directory: impl AsFd, name: &OsStr) -> Result<OwnedFd, E
 }
 
 /// Returns the path of an open file, as the kernel writes it for this process.
+///
+/// # Errors
+///
+/// [`Errno::OVERFLOW`] if the path is too long for the kernel to write. The file is there all the same, which the
+/// error of a call with too long a name would deny.
 pub(crate) fn path_of(file: BorrowedFd<'_>) -> Result<OsString, Errno> {
     use std::os::unix::ffi::OsStringExt;
-    let link = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?;
+    let link = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new());
+    let link = link.map_err(|errno| match errno {
+        Errno::NAMETOOLONG => Errno::OVERFLOW,
+        errno => errno,
+    })?;
     Ok(OsString::from_vec(link.into_bytes()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A directory that is deeper than the kernel can name it: what is written in it must not look absent.
+    #[test]
+    fn overlong_path_is_unresolved_and_not_absent() {
+        let top = tempfile::tempdir().unwrap();
+        let mut directory = open_directory(top.path()).unwrap();
+        let name = "n".repeat(200);
+        for _ in 0..30 {
+            rustix::fs::mkdirat(&directory, &name, Mode::RWXU).unwrap();
+            let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+            directory = openat(&directory, &name, flags, Mode::empty()).unwrap();
+        }
+
+        let found = path_of(directory.as_fd()).map_err(ResolveError::from);
+
+        assert_eq!(found, Err(ResolveError::Unresolved));
+    }
 }
