@@ -31,8 +31,12 @@ pub(crate) fn exec_untraced(case: &CliFixture, script: &str) -> ProgramOutput {
 }
 
 /// Starts the program and does not wait for it.
-#[expect(clippy::disallowed_methods, reason = "assert_cmd cannot leave a program running")]
 pub(crate) fn start_program(case: &CliFixture, args: &[&str]) -> Child {
+    start_program_in(case, "p", args)
+}
+
+#[expect(clippy::disallowed_methods, reason = "assert_cmd cannot leave a program running")]
+pub(crate) fn start_program_in(case: &CliFixture, place: &str, args: &[&str]) -> Child {
     Command::new(env!("CARGO_BIN_EXE_turnstone"))
         .env_clear()
         .env("PATH", TEST_PATH)
@@ -40,7 +44,7 @@ pub(crate) fn start_program(case: &CliFixture, args: &[&str]) -> Child {
         .env("USER", "ada")
         .env("HOME", case.path("home"))
         .env("TURNSTONE_DATA", case.data_dir())
-        .current_dir(case.path("p"))
+        .current_dir(case.path(place))
         .args(args)
         .stdin(Stdio::null())
         .stdout(Stdio::null())

@@ -26,6 +26,7 @@ mod maintenance;
 mod moved_projects;
 mod moved_roots;
 mod older_data_directory;
+mod overlapping_roots;
 mod pager;
 mod permission;
 mod permission_gates;

@@ -141,3 +141,19 @@ fn conversation_with_a_running_turn_is_named_and_stays() {
         format!("note: the conversation of session {session} stays: a turn of it is running");
     assert!(undo.err.contains(&note), "{undo:?}");
 }
+
+/// An undo of a turn that is undone already is nothing that a redo could reverse.
+#[test]
+fn undo_of_an_undone_turn_is_passed_over_by_a_redo() {
+    let case = CliFixture::empty();
+    exec_shell(&case, "echo a > a");
+    assert_ok(&run_program(&case, &["undo"]));
+    let again = run_program(&case, &["undo", "@1"]);
+    assert_ok(&again);
+    assert!(again.err.contains("note: the files of these turns are undone already"), "{again:?}");
+
+    assert_ok(&run_program(&case, &["redo"]));
+
+    assert_eq!((undone_marks(&case).as_str(), present(&case).as_str()), ("+", "a"));
+    assert_eq!(run_program(&case, &["redo"]).code, 1);
+}

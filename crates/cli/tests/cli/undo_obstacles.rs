@@ -290,6 +290,39 @@ fn unreadable_file_is_named_and_left() {
     assert_eq!(mode_of(&case, "secret"), 0);
 }
 
+/// The hint names the command that undoes the rest once the obstacle is gone: an undo without arguments would be
+/// about another turn.
+#[test]
+fn hint_of_an_obstacle_names_the_turn() {
+    for hint in ["move the symbolic link away", "move what is in its place"] {
+        let case = CliFixture::empty();
+        let (dir, aside) = (case.path("p/d"), case.path("aside"));
+        fs_err::create_dir(&dir).expect("made");
+        write_file(&case, "d/f", "one\n");
+        exec_shell(&case, "echo older > older");
+        exec_shell(&case, "rm d/f; echo n > new");
+        fs_err::rename(&dir, &aside).expect("moved");
+        match hint.contains("link") {
+            true => symlink("..", &dir).expect("linked"),
+            false => write_file(&case, "d", "mine\n"),
+        }
+
+        let ran = run_program(&case, &["undo"]);
+        assert_eq!(ran.code, 4, "{ran:?}");
+        let line = ran.err.lines().find(|line| line.contains(hint));
+        let line = line.unwrap_or_else(|| panic!("no hint: {ran:?}"));
+        let args: Vec<&str> =
+            line.split('`').nth(1).expect("a command").split(' ').skip(1).collect();
+        assert_eq!((args.len(), args[0]), (2, "undo"), "{line}");
+
+        fs_err::remove_file(&dir).expect("removed");
+        fs_err::rename(&aside, &dir).expect("moved back");
+        assert_eq!(run_program(&case, &args).code, 0);
+        assert_eq!(read_text(&case, "d/f"), "one\n");
+        assert!(case.path("p/older").exists());
+    }
+}
+
 /// Proves R1: what nobody could read before or after is known to have changed from the trace alone.
 #[test]
 fn unreadable_paths_that_a_traced_command_changed_are_named() {

@@ -299,6 +299,9 @@ fn merge(
     if ours == target || base == target {
         return Some(ours.cloned());
     }
+    if is_reached(ours, base, target) {
+        return Some(ours.cloned());
+    }
     let was_directory = base.is_some_and(ModelNode::is_directory);
     if target.is_none() && !was_directory && ours.is_some_and(ModelNode::is_directory) {
         // The file or link is gone already; the directory in its place was made by another writer.
@@ -332,6 +335,26 @@ fn merge(
             ModelNode::Directory { perm: target },
         ) => Some(Some(ModelNode::Directory { perm: merge_bits(*ours, *base, *target) })),
         _ => None,
+    }
+}
+
+/// True if another writer made what is wanted where the turn had left something of another kind, or nothing: the
+/// permission bits are that writer's own.
+fn is_reached(
+    ours: Option<&ModelNode>,
+    base: Option<&ModelNode>,
+    target: Option<&ModelNode>,
+) -> bool {
+    match (ours, base, target) {
+        (_, Some(ModelNode::File { .. }), Some(ModelNode::File { .. }))
+        | (_, Some(ModelNode::Directory { .. }), Some(ModelNode::Directory { .. })) => false,
+        (
+            Some(ModelNode::File { slots, binary, .. }),
+            _,
+            Some(ModelNode::File { slots: wanted, binary: wanted_binary, .. }),
+        ) => (slots, binary) == (wanted, wanted_binary),
+        (Some(ModelNode::Directory { .. }), _, Some(ModelNode::Directory { .. })) => true,
+        _ => false,
     }
 }
 

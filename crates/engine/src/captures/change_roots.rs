@@ -70,6 +70,13 @@ impl SnapshotHandles {
         Ok(found.is_some_and(|(found, _)| found.id.as_str() == store))
     }
 
+    /// Where the directory of a store is, as far as that is known.
+    pub(crate) fn find_store_root(&self, store: &str) -> Result<Option<PathBuf>> {
+        let Ok(id) = store.parse::<StoreId>() else { return Ok(None) };
+        let found = self.registry().find_store_by_id(&id).map_err(SnapshotError::from)?;
+        Ok(found.map(|store| store.root))
+    }
+
     fn find_change_store(&self, root: &ChangeRoot) -> Result<Option<StoreLocation>> {
         let Ok(id) = root.store.parse::<StoreId>() else { return Ok(None) };
         Ok(self.registry().find_store_by_id(&id).map_err(SnapshotError::from)?)

@@ -7,6 +7,7 @@ pub(crate) mod eviction;
 pub(crate) mod eviction_candidates;
 pub(crate) mod operation_guard;
 pub(crate) mod partial_capture;
+pub(crate) mod root_overlap;
 pub(crate) mod session_coverage;
 pub(crate) mod snapshot_handles;
 pub(crate) mod trace;

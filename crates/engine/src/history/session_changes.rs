@@ -15,6 +15,7 @@ use turnstone_core::time::LogCursor;
 use turnstone_snapshot::PathDiff;
 use turnstone_store::{ChangeSetRow, CloseChangeSet, Context, Store, TurnRow};
 
+use crate::captures::root_overlap::RootOverlap;
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::Result;
 use crate::history::diff::{DiffFormat, SessionDiff, TurnTrace};
@@ -266,7 +267,8 @@ impl SessionChanges {
         Ok(())
     }
 
-    /// All change sets of a root that overlap some change sets.
+    /// All change sets of a root that overlap some change sets, those of a directory inside of it or around it
+    /// among them: their paths are named as in this root.
     ///
     /// A copy of a change set in a fork makes no further claim: it is the same one.
     pub(crate) fn list_overlapping_claims(
@@ -278,6 +280,7 @@ impl SessionChanges {
         let from = rows.iter().map(|row| row.span().0).min().unwrap_or(LogCursor(0));
         let to = rows.iter().filter_map(|row| row.span().1).max().unwrap_or(from);
         let mut all = self.store.read(ctx, |r| r.change_sets().between(store, from, to))?;
+        all.extend(self.list_overlapping_elsewhere(ctx, store, (from, to))?);
         // A set that is about to be closed is stored as open; `rows` knows what it will be.
         let is_closing = |row: &ChangeSetRow| {
             rows.iter().any(|own| own.set.id == row.set.id && row.closed.is_none())
@@ -288,6 +291,31 @@ impl SessionChanges {
         all.extend(copies.map(|row| (*row).clone()));
         let claims = all.iter().filter_map(to_claim).collect();
         Ok((all, claims))
+    }
+
+    /// The change sets that other stores have of files in the directory of this one.
+    fn list_overlapping_elsewhere(
+        &self,
+        ctx: &Context,
+        store: &str,
+        (from, to): (LogCursor, LogCursor),
+    ) -> Result<Vec<ChangeSetRow>> {
+        let mut found = Vec::new();
+        let others = self.store.read(ctx, |r| r.change_sets().roots_between(from, to))?;
+        let mut others = others.into_iter().filter(|other| other != store).peekable();
+        if others.peek().is_none() {
+            return Ok(found);
+        }
+        let Some(root) = self.snapshots.find_store_root(store)? else { return Ok(found) };
+        for other in others {
+            let overlap = self.snapshots.find_store_root(&other)?;
+            let Some(overlap) = overlap.and_then(|path| RootOverlap::find(&root, &path)) else {
+                continue;
+            };
+            let rows = self.store.read(ctx, |r| r.change_sets().between(&other, from, to))?;
+            found.extend(rows.into_iter().map(|row| rename_paths(row, &overlap)));
+        }
+        Ok(found)
     }
 
     /// The change sets of turns, and of the sessions that were begun while they ran; each is
@@ -348,6 +376,18 @@ fn find_trace(
         before != after
     });
     is_compared.then(|| TurnTrace { turn: selected.turn.clone(), report: report.clone() })
+}
+
+/// A change set of another root, with the paths that both share, as this one names them.
+fn rename_paths(mut row: ChangeSetRow, overlap: &RootOverlap) -> ChangeSetRow {
+    row.set.changes = std::mem::take(&mut row.set.changes)
+        .into_iter()
+        .filter_map(|change| Some(FileChange { path: overlap.translate(&change.path)?, ..change }))
+        .collect();
+    if let Some(trace) = &mut row.set.trace {
+        trace.shared = trace.shared.iter().filter_map(|path| overlap.translate(path)).collect();
+    }
+    row
 }
 
 /// Makes an open row what it will be once it is closed.

@@ -375,6 +375,8 @@ fn find_unguarded(
                 None
             }
             PathImage::Uncovered { .. } => Some(Ok(UncoveredReason::NoGuard)),
+            // Another operation has brought it to what is wanted: there is nothing to keep.
+            image if image.leaf() == step.target.leaf() => None,
             image if image.leaf() != step.expected.leaf() => Some(Err(ConflictReason::Changed)),
             PathImage::Present { .. } | PathImage::Directory { .. } | PathImage::Absent => None,
         }

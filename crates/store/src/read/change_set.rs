@@ -164,6 +164,20 @@ impl ChangeSetQueries<'_> {
         )
     }
 
+    /// The roots with change sets that were open at some moment between two places in the log.
+    ///
+    /// # Errors
+    ///
+    /// Only what the database refuses.
+    pub fn roots_between(&self, from: LogCursor, to: LogCursor) -> Result<Vec<String>> {
+        let mut statement = self.read.conn.prepare_cached(
+            "SELECT DISTINCT root FROM change
+             WHERE (closed IS NULL OR closed > ?1) AND opened < ?2 AND root <> '' ORDER BY root",
+        )?;
+        let roots = statement.query_map((from.0, to.0), |row| row.get(0))?;
+        Ok(roots.collect::<rusqlite::Result<_>>()?)
+    }
+
     /// A change set of a session.
     ///
     /// # Errors

@@ -5,7 +5,7 @@ use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use turnstone_core::change::ChangeRoot;
+use turnstone_core::change::{ChangeRoot, UncoveredReason};
 use turnstone_core::id::TurnId;
 use turnstone_core::operation::{HeadTarget, OperationKind};
 use turnstone_core::rel_path::RelPath;
@@ -146,14 +146,16 @@ pub(super) fn print_next_steps(ui: &mut Ui, shown: &UndoResult<'_>, hints: &Undo
     print_conflict_hints(ui, shown, hints);
     let verb = shown.report.kind.as_str();
     if !shown.report.contended.is_empty() {
-        let mut turns: Vec<&TurnId> = shown.report.turns.iter().collect();
+        let also = shown.plan.also.iter().map(|(_, turn)| turn);
+        let mut turns: Vec<&TurnId> = shown.report.turns.iter().chain(also).collect();
+        let undone = turns.len();
         let claimants = shown.report.contended.iter().flat_map(|it| &it.claimants);
-        for claimant in claimants {
+        for claimant in claimants.filter(|it| !it.elsewhere) {
             if !turns.contains(&&claimant.turn) {
                 turns.push(&claimant.turn);
             }
         }
-        if turns.len() > shown.report.turns.len() {
+        if turns.len() > undone {
             let turns: Vec<String> = turns.iter().map(ToString::to_string).collect();
             let turns = turns.join(" ");
             ui.print_hint(&format!(
@@ -204,6 +206,11 @@ fn undo_command(plan: &UndoPlan, hints: &UndoHints) -> String {
 
 fn print_conflict_hints(ui: &mut Ui, shown: &UndoResult<'_>, hints: &UndoHints) {
     let verb = if shown.report.kind == OperationKind::Undo { "undo" } else { "redo" };
+    // What is in the way for good does not keep the turn: it has to be named then.
+    let again = match (shown.dry_run, shown.report.kind) {
+        (false, OperationKind::Undo) => format!("run `{}`", undo_command(shown.plan, hints)),
+        _ => format!("repeat the {verb}"),
+    };
     let conflicts =
         shown.report.roots.iter().flat_map(|root| {
             root.report.conflicts.iter().map(move |conflict| (&root.root, conflict))
@@ -212,18 +219,16 @@ fn print_conflict_hints(ui: &mut Ui, shown: &UndoResult<'_>, hints: &UndoHints) 
         let name = text::sanitize_line(&conflict.path.to_string());
         let remedy = match conflict.why {
             ConflictReason::ReadOnly => {
-                format!("make it and its directory writable, then repeat the {verb}")
+                format!("make it and its directory writable, then {again}")
             }
             ConflictReason::Immutable => format!(
                 "`lsattr -d` shows whether it or its directory is immutable (i) or append-only (a); \
-                 `chattr -i -a` ends that, then repeat the {verb}"
+                 `chattr -i -a` ends that, then {again}"
             ),
-            ConflictReason::NoSpace => format!("free disk space, then repeat the {verb}"),
-            ConflictReason::InTheWay => {
-                format!("move what is in its place, then repeat the {verb}")
-            }
+            ConflictReason::NoSpace => format!("free disk space, then {again}"),
+            ConflictReason::InTheWay => format!("move what is in its place, then {again}"),
             ConflictReason::OnlyCopy => {
-                "move it, or the file in the place of the original, by hand".to_owned()
+                format!("move the file in the place of the original, then {again}")
             }
             ConflictReason::Overlap
             | ConflictReason::NotMergeable
@@ -236,6 +241,23 @@ fn print_conflict_hints(ui: &mut Ui, shown: &UndoResult<'_>, hints: &UndoHints) 
             | ConflictReason::KindChanged => hints.restore_remedy(root, &conflict.path),
         };
         ui.print_hint(&format!("{name} was not changed; {remedy}"));
+    }
+    print_skipped_hint(ui, shown, &again);
+}
+
+/// How to go on with files that a symbolic link leads to, or that cannot be read.
+fn print_skipped_hint(ui: &mut Ui, shown: &UndoResult<'_>, again: &str) {
+    let has = |wanted: UncoveredReason| {
+        let mut skipped = shown.report.roots.iter().flat_map(|root| &root.report.not_covered);
+        skipped.any(|(_, reason)| *reason == wanted)
+    };
+    if has(UncoveredReason::BehindLink) {
+        ui.print_hint(&format!(
+            "move the symbolic link away that took a directory's place, then {again}"
+        ));
+    }
+    if has(UncoveredReason::Unreadable) {
+        ui.print_hint(&format!("make the unreadable files readable, then {again}"));
     }
 }
 

@@ -103,6 +103,18 @@ impl<'a> UndoResult<'a> {
         })
     }
 
+    /// True if there are recorded files, and an earlier operation did all that this one is to do.
+    fn was_done_before(&self) -> bool {
+        let wanted = self.report.kind == OperationKind::Undo;
+        let has_paths = self.plan.changes.iter().any(|part| !part.paths.is_empty());
+        has_paths
+            && self
+                .plan
+                .changes
+                .iter()
+                .all(|part| part.paths.iter().all(|path| part.taken.contains(path) == wanted))
+    }
+
     /// Number of files that were or would be changed.
     pub(super) fn changed(&self) -> usize {
         let files = |report: &RestoreReport| {
@@ -365,22 +377,31 @@ fn print_totals(ui: &mut Ui, shown: &UndoResult<'_>) {
         (false, true) => ui.print_note(&format!("{all} (dry run: no file was changed)")),
         (false, false) => ui.print_note(&all),
     }
-    if list.is_empty() && shown.scope != UndoAspect::Conversation && shown.report.is_complete() {
-        // Nothing is known of these, so it would be wrong to say that there was nothing to undo.
-        ui.print_note(
-            "note: owners of files, and the permissions of the project directory itself, are not recorded",
-        );
+    if list.is_empty() {
+        print_why_nothing_changed(ui, shown);
     }
     print_foreign_changes(ui, &shown.report);
     print_unobserved(ui, shown);
     print_linked_elsewhere(ui, shown);
-    if !shown.report.without_effect {
-        print_unmoved_conversations(ui, shown);
-    }
     if shown.report.without_effect {
         let verb = if shown.dry_run { "would" } else { "does" };
         let done = past_participle(shown.report.kind);
         ui.print_note(&format!("no files could be {done}: the conversation {verb} not change"));
+    } else {
+        print_unmoved_conversations(ui, shown);
+    }
+}
+
+/// Says why there was nothing to do, or what of it is not known.
+fn print_why_nothing_changed(ui: &mut Ui, shown: &UndoResult<'_>) {
+    if shown.was_done_before() {
+        let done = past_participle(shown.report.kind);
+        ui.print_note(&format!("note: the files of these turns are {done} already"));
+    } else if shown.scope != UndoAspect::Conversation && shown.report.is_complete() {
+        // Nothing is known of these, so it would be wrong to say that there was nothing to undo.
+        ui.print_note(
+            "note: owners of files, and the permissions of the project directory itself, are not recorded",
+        );
     }
 }
 

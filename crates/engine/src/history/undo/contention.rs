@@ -27,9 +27,10 @@ impl OperationPlanner {
             by_root.entry(&selected.row.set.root).or_default().push(&selected.row);
         }
         let mut found = Vec::new();
+        let undone: BTreeSet<ChangeId> =
+            by_root.values().flatten().map(|row| row.set.id.clone()).collect();
         for (root, rows) in by_root {
             let (all, claims) = self.changes.list_overlapping_claims(ctx, &root.store, &rows)?;
-            let undone: BTreeSet<ChangeId> = rows.iter().map(|row| row.set.id.clone()).collect();
             let mut shared = find_contended(&undone, &claims);
             let mut meanwhile = find_concurrent_writes(&self.store, ctx, root, &rows)?;
             for path in meanwhile.keys() {
@@ -49,7 +50,7 @@ impl OperationPlanner {
                     by_others: by_others(&path, &claimants),
                     operations: meanwhile.remove(&path).unwrap_or_default(),
                     path,
-                    claimants: to_claimants(&all, &claimants),
+                    claimants: to_claimants(root, &all, &claimants),
                 });
             }
         }
@@ -85,11 +86,16 @@ pub(crate) fn to_claim(row: &ChangeSetRow) -> Option<ChangeClaim> {
     })
 }
 
-fn to_claimants(rows: &[ChangeSetRow], claimants: &BTreeSet<ChangeId>) -> Vec<Claimant> {
+fn to_claimants(
+    root: &ChangeRoot,
+    rows: &[ChangeSetRow],
+    claimants: &BTreeSet<ChangeId>,
+) -> Vec<Claimant> {
     let claimant = |row: &ChangeSetRow| Claimant {
         change: row.set.id.clone(),
         session: row.set.session.clone(),
         turn: row.set.turn.clone(),
+        elsewhere: row.set.root.store != root.store,
     };
     rows.iter().filter(|row| claimants.contains(&row.set.id)).map(claimant).collect()
 }

@@ -2,6 +2,8 @@
 //!
 //! What cannot be read is an error. It is never taken for an operation that did nothing.
 
+use std::path::Path;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use turnstone_core::change::ChangeRoot;
@@ -12,6 +14,7 @@ use turnstone_snapshot::RestoreOperationId as OrderId;
 use turnstone_store::OperationRow;
 
 use super::types::{OperationReport, RootReport, UndoPlan};
+use crate::captures::root_overlap::RootOverlap;
 use crate::error::{EngineError, Result};
 use crate::history::timeline_branch::SessionBranchPlan;
 
@@ -230,7 +233,8 @@ pub fn decode_checkpoint(operation: &OperationRow) -> Result<Option<CheckpointCh
     }
 }
 
-/// What an operation wrote in a root; of one that is not over, what it may have written.
+/// What an operation wrote in a root, also by way of a directory inside or around it; of one that is not over, what
+/// it may have written.
 pub(crate) fn paths_written_in(
     operation: &OperationRow,
     root: &ChangeRoot,
@@ -238,12 +242,27 @@ pub(crate) fn paths_written_in(
     if !can_move_files(operation.kind) {
         return Ok(Vec::new());
     }
-    if let Some(report) = decode_report(operation)? {
-        let here = report.roots.into_iter().filter(|it| it.root.store == root.store);
-        return Ok(here.flat_map(|it| written_paths(&it).cloned().collect::<Vec<_>>()).collect());
+    let mut found = Vec::new();
+    let mut add = |other: &ChangeRoot, paths: Vec<RelPath>| {
+        let overlap = match other.store == root.store {
+            true => Some(RootOverlap::Same),
+            false => RootOverlap::find(Path::new(&root.path), Path::new(&other.path)),
+        };
+        let paths = paths.iter();
+        found.extend(overlap.iter().flat_map(|it| paths.clone().filter_map(|p| it.translate(p))));
+    };
+    match decode_report(operation)? {
+        Some(report) => {
+            report.roots.iter().for_each(|it| add(&it.root, written_paths(it).cloned().collect()));
+        }
+        None => {
+            for planned in decode_plan(operation)?.roots {
+                let paths = planned.plan.steps.into_iter().map(|step| step.path);
+                add(&planned.root, paths.collect());
+            }
+        }
     }
-    let here = decode_plan(operation)?.roots.into_iter().filter(|it| it.root.store == root.store);
-    Ok(here.flat_map(|it| it.plan.steps).map(|step| step.path).collect())
+    Ok(found)
 }
 
 /// The paths that hold something else since.

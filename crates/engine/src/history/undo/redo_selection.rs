@@ -176,7 +176,10 @@ impl UndoSelection {
         let ids = decode_turns(operation)?;
         let turns: Vec<&TurnRow> =
             line.turns.iter().filter(|turn| ids.contains(&turn.id)).collect();
-        let hides_own = turns.iter().any(|turn| hidden.iter().any(|one| one.id == turn.id));
+        // An undo that found its turns undone hid nothing: an older one did.
+        let has_moved = operation.done.as_ref().is_some_and(|done| done.head != HeadTarget::Stay);
+        let hides_own =
+            has_moved && turns.iter().any(|turn| hidden.iter().any(|one| one.id == turn.id));
         let planned = operation.planned;
         if let Some((leader, _)) = decode_leader(operation)? {
             let leader = Some(leader);

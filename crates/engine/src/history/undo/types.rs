@@ -106,6 +106,9 @@ pub struct Claimant {
     pub session: SessionId,
     /// Its turn.
     pub turn: TurnId,
+    /// True if it belongs to a directory inside or around this one that is captured for itself.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub elsewhere: bool,
 }
 
 /// The user's repository has moved since (R5): files are restored, commits never.
@@ -408,15 +411,19 @@ impl UndoPlan {
     }
 }
 
-/// Paths that were left alone for a reason that may pass: the disk, or a change in the same moment.
+/// Paths that were left alone for a reason that may pass: the disk, a missing permission, or a change in the same
+/// moment.
 fn refused_paths(report: &RestoreReport) -> impl Iterator<Item = RelPath> + '_ {
     let may_pass = |why: ConflictReason| {
         use ConflictReason::{Changed, Immutable, NoSpace, ReadOnly, Refused};
         matches!(why, Refused | Changed | ReadOnly | Immutable | NoSpace)
     };
     let conflicts = report.conflicts.iter().filter(move |it| may_pass(it.why)).map(|it| &it.path);
-    let unguarded = report.not_covered.iter().filter(|(_, why)| *why == UncoveredReason::NoGuard);
-    conflicts.chain(unguarded.map(|(path, _)| path)).cloned()
+    let refused = report
+        .not_covered
+        .iter()
+        .filter(|(_, why)| matches!(why, UncoveredReason::NoGuard | UncoveredReason::Unreadable));
+    conflicts.chain(refused.map(|(path, _)| path)).cloned()
 }
 
 impl OperationReport {
@@ -479,10 +486,11 @@ mod tests {
             assert_eq!(report.remaining, [(root(), path("a"))], "{why:?}");
             assert!(!plan.moves_conversation(&report), "{why:?}");
         }
-        let not_covered = vec![(path("a"), UncoveredReason::NoGuard)];
-        let unguarded =
-            RestoreReport { not_covered, restored: vec![path("b")], ..RestoreReport::default() };
-        assert!(!plan.moves_conversation(&report_with(&plan, unguarded)));
+        for why in [UncoveredReason::NoGuard, UncoveredReason::Unreadable] {
+            let (not_covered, restored) = (vec![(path("a"), why)], vec![path("b")]);
+            let skipped = RestoreReport { not_covered, restored, ..RestoreReport::default() };
+            assert!(!plan.moves_conversation(&report_with(&plan, skipped)), "{why:?}");
+        }
     }
 
     #[test]
