@@ -4,9 +4,14 @@ use std::sync::Arc;
 
 use super::bash::BashTool;
 use super::edit::EditTool;
+use super::patch::ApplyPatchTool;
 use super::question::QuestionTool;
 use super::read::ReadTool;
+use super::search::{GlobTool, GrepTool};
+use super::skill::SkillTool;
+use super::task::TaskTool;
 use super::todo_write::TodoWriteTool;
+use super::web::WebFetchTool;
 use super::write::WriteTool;
 use super::{Tool, ToolSettings};
 
@@ -14,11 +19,17 @@ use super::{Tool, ToolSettings};
 #[must_use]
 pub fn builtin_tools(settings: &ToolSettings) -> Vec<Arc<dyn Tool>> {
     let mut tools: Vec<Arc<dyn Tool>> = vec![
+        Arc::new(ApplyPatchTool::new(settings)),
         Arc::new(BashTool::new(settings)),
         Arc::new(EditTool::new(settings)),
+        Arc::new(GlobTool),
+        Arc::new(GrepTool),
         Arc::new(QuestionTool),
         Arc::new(ReadTool::new(settings)),
+        Arc::new(SkillTool::new(settings)),
+        Arc::new(TaskTool::new(settings)),
         Arc::new(TodoWriteTool),
+        Arc::new(WebFetchTool::new(settings)),
         Arc::new(WriteTool::new(settings)),
     ];
     tools.sort_by_key(|tool| tool.schema().name);

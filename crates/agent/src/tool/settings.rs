@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use turnstone_engine::SupervisorProgram;
 
-use super::{ToolError, ToolHost};
+use super::{PageFetcher, SkillInfo, SubagentInfo, ToolError, ToolHost};
 
 /// What the built-in tools need besides their host.
 #[derive(Clone, Default)]
@@ -17,6 +17,12 @@ pub struct ToolSettings {
     pub commands: Option<CommandSettings>,
     /// Formats the files that a call has written.
     pub formatter: Option<Arc<dyn FileFormatter>>,
+    /// Fetches pages of the web; without it, no tool does.
+    pub fetcher: Option<Arc<dyn PageFetcher>>,
+    /// The agents that may be called as subagents.
+    pub subagents: Vec<SubagentInfo>,
+    /// The skills that may be loaded.
+    pub skills: Vec<SkillInfo>,
     /// Finds the instruction files near a file that is read.
     pub instructions: Option<Arc<dyn NearbyInstructions>>,
 }
