@@ -31,7 +31,7 @@ use crate::resolve::PathResolver;
 /// How often a standby that could not be started is tried again.
 const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
 
-/// How long the recording of one call may take: far longer than any disk needs.
+/// How often the standby looks whether a call is still the same: recording one takes far less on any disk.
 const RECORDING_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
 /// How often the recording of one call is begun, by this holder and those after it.
 const MAX_ATTEMPTS: u64 = 2;
@@ -52,7 +52,7 @@ pub(crate) struct IdleHolder {
     pub(crate) peer: UnixStream,
     /// The other holder of a standby, to be ended if it hangs.
     pub(crate) primary: Option<OwnedFd>,
-    /// Runs while a call is recorded; shared by all holders.
+    /// Runs while calls come in; shared by all holders.
     pub(crate) timer: OwnedFd,
     /// The number of the supervisor's socket.
     pub(crate) number: u64,
@@ -66,6 +66,8 @@ struct HolderProcess {
     peer: Option<UnixStream>,
     primary: Option<OwnedFd>,
     timer: OwnedFd,
+    /// The call that was being answered when the standby looked last.
+    watched_call: u64,
     number: u64,
     state: &'static SharedState,
     listener: Listener,
@@ -107,6 +109,7 @@ impl IdleHolder {
             peer: Some(self.peer),
             primary: self.primary,
             timer: self.timer,
+            watched_call: 0,
             number: self.number,
             state: self.state,
             listener,
@@ -233,11 +236,13 @@ impl HolderProcess {
         if self.state.is_blind.load(Ordering::SeqCst) {
             return true;
         }
-        set_timer(&self.timer, RECORDING_TIME);
+        // Once for many calls: the standby stops the timer when none comes any more.
+        if !self.state.is_watched.swap(true, Ordering::SeqCst) {
+            set_timer(&self.timer, RECORDING_TIME);
+        }
         let recording = catch_unwind(AssertUnwindSafe(|| {
             self.recorder.record(notification, &self.listener);
         }));
-        set_timer(&self.timer, Timespec::default());
         recording.is_ok()
     }
 
@@ -306,9 +311,17 @@ impl HolderProcess {
     /// Ends a primary that has recorded one call for too long; false if it has gone on.
     ///
     /// It may stay in the kernel for as long as it waits for the tree, but never runs again.
-    fn end_hanging_primary(&self) -> bool {
+    fn end_hanging_primary(&mut self) -> bool {
         let mut expirations = [0; 8];
         if rustix::io::read(&self.timer, &mut expirations).is_err() {
+            return false;
+        }
+        let call = self.state.current_call();
+        if call == 0 {
+            self.stop_watching();
+        }
+        if call == 0 || call != self.watched_call {
+            self.watched_call = call;
             return false;
         }
         let Some(primary) = &self.primary else { return false };
@@ -316,6 +329,15 @@ impl HolderProcess {
         pidfd_send_signal(primary, Signal::KILL).ok();
         self.recorder.record_failure();
         true
+    }
+
+    /// Stops the timer, unless a call has come in meanwhile.
+    fn stop_watching(&self) {
+        set_timer(&self.timer, Timespec::default());
+        self.state.is_watched.store(false, Ordering::SeqCst);
+        if self.state.current_call() != 0 && !self.state.is_watched.swap(true, Ordering::SeqCst) {
+            set_timer(&self.timer, RECORDING_TIME);
+        }
     }
 
     /// Waits until the primary dies, lets the call go on that it was answering, and takes over.
@@ -334,8 +356,10 @@ impl HolderProcess {
         if peer.is_empty() && !self.end_hanging_primary() {
             return Ok(());
         }
-        // The primary may have died while it ran.
-        set_timer(&self.timer, Timespec::default());
+        // From here on the next standby looks. The primary may have died before it started the timer.
+        self.watched_call = 0;
+        self.state.is_watched.store(true, Ordering::SeqCst);
+        set_timer(&self.timer, RECORDING_TIME);
         self.recorder.writer.resume();
         self.role = HolderRole::Primary;
         // First, as this process may die of the call as well.
@@ -347,9 +371,9 @@ impl HolderProcess {
     }
 }
 
-/// Starts a timer, or stops it.
+/// Starts a timer that goes on, or stops it.
 fn set_timer(timer: &OwnedFd, value: Timespec) {
-    let spec = Itimerspec { it_interval: Timespec::default(), it_value: value };
+    let spec = Itimerspec { it_interval: value, it_value: value };
     timerfd_settime(timer, TimerfdTimerFlags::empty(), &spec).ok();
 }
 

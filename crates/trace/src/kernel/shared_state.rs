@@ -31,6 +31,8 @@ pub(crate) struct SharedState {
     /// A holder hung while it recorded: a file system of the tree waits for the tree. From then on
     /// nothing is recorded.
     pub(crate) is_blind: AtomicBool,
+    /// The timer runs by which the standby notices a primary that hangs.
+    pub(crate) is_watched: AtomicBool,
     /// A process of the tree may have another root or other mounts than we have.
     pub(crate) views_differ: AtomicBool,
     /// The last process of the tree has ended.
@@ -70,6 +72,11 @@ impl SharedState {
             *word = shared.load(Ordering::SeqCst);
         }
         words
+    }
+
+    /// The id of the call being answered; zero if there is none.
+    pub(crate) fn current_call(&self) -> u64 {
+        self.receive.first().map_or(0, |id| id.load(Ordering::SeqCst))
     }
 
     /// Counts how often a call's recording was begun, by whichever holder.

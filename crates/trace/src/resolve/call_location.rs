@@ -1,12 +1,13 @@
 //! A place in the file system: an open directory and a name in it.
 
+use std::cell::RefCell;
 use std::ffi::{OsStr, OsString};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::PathBuf;
 
 use rustix::fs::{
     AtFlags, FileType, Mode, OFlags, Statx, StatxFlags, StatxTimestamp, makedev, open, openat,
-    readlink, statx,
+    readlinkat, statx,
 };
 use rustix::io::Errno;
 
@@ -149,6 +150,13 @@ pub(crate) fn open_name(directory: impl AsFd, name: &OsStr) -> Result<OwnedFd, E
     openat(directory, name, flags, Mode::empty())
 }
 
+thread_local! {
+    /// `/proc/self/fd` of the process with this number: a forked one has its own.
+    static OWN_FILES: RefCell<Option<(u32, OwnedFd)>> = const { RefCell::new(None) };
+    /// `/proc/<pid>` of the process that was looked at last: most calls come from the one before.
+    static LAST_PROCESS: RefCell<Option<(u32, OwnedFd)>> = const { RefCell::new(None) };
+}
+
 /// Returns the path of an open file, as the kernel writes it for this process.
 ///
 /// # Errors
@@ -157,12 +165,39 @@ pub(crate) fn open_name(directory: impl AsFd, name: &OsStr) -> Result<OwnedFd, E
 /// error of a call with too long a name would deny.
 pub(crate) fn path_of(file: BorrowedFd<'_>) -> Result<OsString, Errno> {
     use std::os::unix::ffi::OsStringExt;
-    let link = readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new());
+    let link = OWN_FILES.with_borrow_mut(|files| {
+        let own = std::process::id();
+        if files.as_ref().is_none_or(|(pid, _)| *pid != own) {
+            *files = Some((own, open_directory("/proc/self/fd")?));
+        }
+        let (_, files) = files.as_ref().ok_or(Errno::IO)?;
+        readlinkat(files, file.as_raw_fd().to_string(), Vec::new())
+    });
     let link = link.map_err(|errno| match errno {
         Errno::NAMETOOLONG => Errno::OVERFLOW,
         errno => errno,
     })?;
     Ok(OsString::from_vec(link.into_bytes()))
+}
+
+/// Opens an entry of a process in `/proc`, only to name it or to look at it.
+pub(crate) fn open_in_proc(pid: u32, entry: &str, flags: OFlags) -> Result<OwnedFd, Errno> {
+    let open = |folder: &OwnedFd| {
+        openat(folder, entry, flags | OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+    };
+    LAST_PROCESS.with_borrow_mut(|last| {
+        if let Some((_, folder)) = last.as_ref().filter(|(known, _)| *known == pid) {
+            match open(folder) {
+                // That process may have ended, and another one have its number.
+                Err(Errno::SRCH | Errno::NOENT) => {}
+                found => return found,
+            }
+        }
+        let folder = open_directory(format!("/proc/{pid}"))?;
+        let found = open(&folder);
+        *last = Some((pid, folder));
+        found
+    })
 }
 
 #[cfg(test)]

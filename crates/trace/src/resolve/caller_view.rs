@@ -4,10 +4,10 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::OFlags;
 use rustix::io::Errno;
 
-use crate::resolve::call_location::{FileState, ResolveError, open_directory};
+use crate::resolve::call_location::{FileState, ResolveError, open_directory, open_in_proc};
 
 /// A waiting thread and whether it sees the file system as this process does.
 #[derive(Clone, Copy, Debug)]
@@ -28,23 +28,22 @@ impl CallerView {
 
     /// Opens what a relative path starts from.
     pub(crate) fn open_base(self, directory: i32) -> Result<OwnedFd, ResolveError> {
-        let path = match directory {
-            libc::AT_FDCWD => format!("/proc/{}/cwd", self.pid),
-            fd => format!("/proc/{}/fd/{fd}", self.pid),
+        let found = match directory {
+            libc::AT_FDCWD => open_in_proc(self.pid, "cwd", OFlags::DIRECTORY),
+            fd => open_in_proc(self.pid, &format!("fd/{fd}"), OFlags::DIRECTORY),
         };
-        open_directory(path).map_err(|errno| self.missing(errno))
+        found.map_err(|errno| self.missing(errno))
     }
 
     /// Opens a file that the process has open, of whatever kind.
     pub(crate) fn open_descriptor(self, descriptor: i32) -> Result<OwnedFd, ResolveError> {
-        let path = format!("/proc/{}/fd/{descriptor}", self.pid);
-        open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+        open_in_proc(self.pid, &format!("fd/{descriptor}"), OFlags::empty())
             .map_err(|errno| self.missing(errno))
     }
 
     /// Opens the root of the process.
     pub(crate) fn open_root(self) -> Result<OwnedFd, ResolveError> {
-        open_directory(format!("/proc/{}/root", self.pid)).map_err(|errno| self.missing(errno))
+        open_in_proc(self.pid, "root", OFlags::DIRECTORY).map_err(|errno| self.missing(errno))
     }
 
     /// Tells whether the process has the rights of this one, so that what is denied to us is denied to it.

@@ -13,6 +13,10 @@ use crate::resolve::caller_view::CallerView;
 /// File systems that store their files in another one: overlay, FUSE, eCryptfs.
 const STACKED: [u64; 3] = [0x794c_7630, 0x6573_5546, 0xf15f];
 
+/// File systems that hold no files of anybody: proc, sysfs, cgroup2, devpts. A sandbox may keep one open that it has
+/// mounted nowhere any more.
+const PSEUDO: [u64; 4] = [0x9fa0, 0x6265_6572, 0x6367_7270, 0x1cd1];
+
 /// One line of `mountinfo`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MountLine {
@@ -29,6 +33,9 @@ pub(crate) fn translate_path(
     directory: BorrowedFd<'_>,
     state: &FileState,
 ) -> Result<PathBuf, ResolveError> {
+    if find_magic(directory).is_some_and(|magic| PSEUDO.contains(&magic)) {
+        return Err(ResolveError::Nameless);
+    }
     let text = PathBuf::from(path_of(directory)?);
     if leads_to(&text, state) {
         return Ok(text);
@@ -60,11 +67,15 @@ fn leads_to(path: &Path, state: &FileState) -> bool {
 
 /// A device that is not mounted here shows no file of ours, unless it only passes files on.
 fn name_invisible(directory: BorrowedFd<'_>) -> ResolveError {
-    let magic = fstatfs(directory).ok().and_then(|found| u64::try_from(found.f_type).ok());
-    match magic {
+    match find_magic(directory) {
         Some(magic) if !STACKED.contains(&magic) => ResolveError::Nameless,
         _ => ResolveError::NestedFileSystem,
     }
+}
+
+/// The number of the type of a file system.
+fn find_magic(directory: BorrowedFd<'_>) -> Option<u64> {
+    u64::try_from(fstatfs(directory).ok()?.f_type).ok()
 }
 
 /// Goes up to the directory at which the mount begins.

@@ -5,6 +5,8 @@ mod caller_view;
 mod foreign_mounts;
 mod path_walk;
 mod resolver;
+#[cfg(test)]
+mod resolver_model;
 
 pub(crate) use call_location::{CallLocation, FileState, ResolveError};
 pub(crate) use caller_view::CallerView;
