@@ -10,14 +10,13 @@ use turnstone_core::model::{
     RequestBody, RequestId, RequestState, ToolCallRef, ToolState,
 };
 use turnstone_core::permission::PermissionRule;
-use turnstone_engine::{Engine, EngineError, PermissionOutcome, PermissionQuery, Turn};
+use turnstone_engine::{
+    CallCommands, Engine, EngineError, PermissionOutcome, PermissionQuery, Turn,
+};
 
 use super::subagent;
 use super::turn_shared::TurnShared;
 use crate::tool::{SubagentOutcome, SubagentTask, ToolAbort, ToolError, ToolHost, ToolScope};
-
-/// The key of a call's metadata under which the engine keeps its processes.
-const PROCESS_GROUP: &str = "group";
 
 /// Clients strike a call through that ended with these words.
 const REJECTED: &str = "The user rejected permission to use this specific tool call.";
@@ -152,15 +151,15 @@ impl ToolHost for CallHost {
         let ToolState::Running { title: shown, metadata: known, .. } = &mut tool.state else {
             return;
         };
-        let mut metadata = metadata;
-        if let Some(group) = known.as_ref().and_then(|known| known.get(PROCESS_GROUP)) {
-            metadata.insert(PROCESS_GROUP.to_owned(), group.clone());
-        }
-        *shown = title;
-        *known = Some(Value::Object(metadata));
-        // Only a view of a call that goes on: its end stores the result, or says what failed.
-        let _stored =
-            self.engine().turns().steps().put_part(&self.context(), self.turn(), part.clone());
+        shown.clone_from(&title);
+        *known = Some(Value::Object(metadata.clone()));
+        drop(part);
+        let clock = || self.context();
+        let (commands, turn) = (self.engine().turns().commands(), self.turn());
+        let call = CallCommands { commands, turn, part: &self.id, clock: &clock };
+        // Only a view of a call that goes on: its end stores the result, or says what failed. What the engine has
+        // recorded in the stored part, the processes of the call, stays there.
+        let _stored = call.show(title.as_deref(), &metadata);
     }
 
     fn abort(&self) -> &Arc<ToolAbort> {

@@ -4,6 +4,7 @@ mod apply_patch;
 mod bash;
 mod edit;
 mod fake_host;
+mod hooks;
 mod injected;
 mod question_and_todo;
 mod read;

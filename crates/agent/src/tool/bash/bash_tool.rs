@@ -3,38 +3,30 @@
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use turnstone_engine::{
-    CallCommand, CallCommandEnd, CallCommandReport, CallCommandStreams, CallCommands,
-    CommandControl, CommandExit, ToolFileAccess,
+    CallCommand, CallCommandEnd, CallCommandReport, CommandExit, ToolFileAccess,
 };
 
 use super::command_line::{CommandLine, read_command_line};
 use super::command_output::{CommandOutput, MAX_LIVE_BYTES};
-use super::environment::command_environment;
+use super::environment::call_environment;
 use super::shell_word::ShellKnowledge;
+use super::watched_command::{CommandStop, GRACE, run_watched};
 use crate::model::ToolSchema;
 use crate::tool::accessed_path::{AccessedPath, permission_ask};
 use crate::tool::bounded_output::spill_path;
 use crate::tool::input::ToolInput;
 use crate::tool::reply::into_fields;
 use crate::tool::schema::{integer, string, tool_schema};
-use crate::tool::{
-    AbortWait, CommandSettings, Tool, ToolError, ToolHost, ToolReply, ToolScope, ToolSettings,
-};
+use crate::tool::{CommandSettings, Tool, ToolError, ToolHost, ToolReply, ToolScope, ToolSettings};
 
 /// The name of the tool.
 const NAME: &str = "bash";
 /// How long a command may take.
 const DEFAULT_TIMEOUT_MILLIS: u64 = 120_000;
-/// How often clients are shown what a command has written.
-const SHOW_INTERVAL: Duration = Duration::from_millis(200);
-/// The time between SIGTERM and SIGKILL.
-const GRACE: Duration = Duration::from_secs(3);
 
 const DESCRIPTION: &str = "Runs a command line in a shell and returns its output, standard output and \
     standard error together.\n\n\
@@ -58,13 +50,6 @@ struct CommandRequest<'i> {
     command: &'i str,
     directory: AccessedPath,
     timeout: Duration,
-}
-
-/// Why a command was ended before it ended by itself.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum CommandStop {
-    Timeout,
-    Abort,
 }
 
 impl BashTool {
@@ -111,58 +96,12 @@ impl BashTool {
     ) -> Result<ToolReply, ToolError> {
         let output = CommandOutput::new(self.settings.output_limits, &spill_path(host));
         let title = Some(request.command.to_owned());
-        host.show(title.clone(), into_fields(json!({ "output": "" })));
+        host.show(title, into_fields(json!({ "output": "" })));
         let command = build_command(host, commands, request);
-        let is_over = AtomicBool::new(false);
-        let (sender, control) = channel();
-        let (report, stop) = std::thread::scope(|scope| {
-            let (timeout, over) = (request.timeout, &is_over);
-            let watching = scope.spawn(move || watch_command(host, timeout, &control, over));
-            scope.spawn(|| {
-                while let Some(text) = output.live.next_output(SHOW_INTERVAL) {
-                    host.show(title.clone(), into_fields(json!({ "output": text })));
-                }
-            });
-            let clock = || host.context();
-            let call = CallCommands {
-                commands: host.engine().turns().commands(),
-                turn: host.turn(),
-                part: host.part(),
-                clock: &clock,
-            };
-            let streams = CallCommandStreams {
-                stdout: &mut output.writer(),
-                stderr: &mut output.writer(),
-                started: &mut |control| drop(sender.send(control)),
-            };
-            let report = call.run(&command, streams);
-            drop(sender);
-            is_over.store(true, Ordering::SeqCst);
-            host.abort().wake();
-            output.live.finish();
-            (report, watching.join().unwrap_or(None))
-        });
-        let report = report.map_err(|error| ToolError::failed(error.to_string()))?;
-        let stop = stop.or(report.is_aborted.then_some(CommandStop::Abort));
+        let ran = run_watched(host, &command, request.timeout, (&output, Some(request.command)));
+        let (report, stop) = ran.map_err(|error| ToolError::failed(error.to_string()))?;
         finish_reply(request, &report, stop, &output)
     }
-}
-
-/// Ends a command when its time is over or the call is aborted; returns why it was ended.
-fn watch_command(
-    host: &dyn ToolHost,
-    timeout: Duration,
-    control: &Receiver<CommandControl>,
-    is_over: &AtomicBool,
-) -> Option<CommandStop> {
-    let control = control.recv().ok()?;
-    let stop = match host.abort().wait_while_running(timeout, is_over) {
-        AbortWait::Over => return None,
-        AbortWait::TimedOut => CommandStop::Timeout,
-        AbortWait::Requested => CommandStop::Abort,
-    };
-    // A supervisor that is gone has taken the command along.
-    control.end().ok().map(|()| stop)
 }
 
 fn build_command(
@@ -170,17 +109,12 @@ fn build_command(
     commands: &CommandSettings,
     request: &CommandRequest<'_>,
 ) -> CallCommand {
-    let scope = host.scope();
-    let mut environment = command_environment(&commands.variables, &commands.secrets);
-    // A turnstone command inside works on the same data, below this session, and answers no requests.
-    environment.push(("TURNSTONE_SESSION".into(), scope.session.as_str().into()));
-    environment.push(("TURNSTONE_DATA".into(), scope.data_directory.clone().into_os_string()));
     CallCommand {
         supervisor: commands.supervisor.clone(),
         program: commands.shell.clone(),
         args: vec![OsString::from("-c"), OsString::from(request.command)],
         directory: request.directory.real.clone(),
-        environment,
+        environment: call_environment(host, commands),
         access: ToolFileAccess::Anything,
         is_traced: commands.is_traced,
         grace: GRACE,

@@ -16,7 +16,7 @@ pub(super) const MAX_LIVE_BYTES: usize = 30_000;
 const MAX_SPILL_BYTES: u64 = 256 << 20;
 
 /// The output of a command that runs.
-pub(super) struct CommandOutput {
+pub(crate) struct CommandOutput {
     /// What clients are shown.
     pub(super) live: LiveOutput,
     limits: ToolOutputLimits,
@@ -45,9 +45,9 @@ enum SpillState {
 
 /// What the model reads of the output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct CommandText {
+pub(crate) struct CommandText {
     /// The text.
-    pub(super) text: String,
+    pub(crate) text: String,
     /// The file with all of it, if the text is only its end.
     pub(super) spill: Option<PathBuf>,
     /// True if the text is only its end.
@@ -55,7 +55,7 @@ pub(super) struct CommandText {
 }
 
 impl CommandOutput {
-    pub(super) fn new(limits: ToolOutputLimits, spill_path: &Path) -> Self {
+    pub(crate) fn new(limits: ToolOutputLimits, spill_path: &Path) -> Self {
         Self {
             live: LiveOutput::new(MAX_LIVE_BYTES),
             limits,
@@ -103,7 +103,7 @@ impl CommandOutput {
     }
 
     /// Returns what the model reads: the end, with a header that says where all of it is.
-    pub(super) fn finish(&self) -> CommandText {
+    pub(crate) fn finish(&self) -> CommandText {
         let mut state = self.lock();
         let bytes: Vec<u8> = state.tail.iter().copied().collect();
         let is_cut_in_bytes = state.total > bytes.len() as u64;

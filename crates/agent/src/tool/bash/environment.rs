@@ -4,6 +4,8 @@ use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
+use crate::tool::{CommandSettings, ToolHost};
+
 /// Variables that begin so are settings and secrets of this program and of OpenCode.
 const OWN_PREFIXES: [&[u8]; 2] = [b"TURNSTONE_", b"OPENCODE_"];
 /// Variables that end so hold the key of a service.
@@ -29,6 +31,19 @@ pub fn command_environment(
             && !is_secret(value)
     };
     variables.iter().filter(is_kept).cloned().collect()
+}
+
+/// Returns the variables of a command of a call.
+pub(crate) fn call_environment(
+    host: &dyn ToolHost,
+    commands: &CommandSettings,
+) -> Vec<(OsString, OsString)> {
+    let scope = host.scope();
+    let mut environment = command_environment(&commands.variables, &commands.secrets);
+    // A turnstone command inside works on the same data, below this session, and answers no requests.
+    environment.push(("TURNSTONE_SESSION".into(), scope.session.as_str().into()));
+    environment.push(("TURNSTONE_DATA".into(), scope.data_directory.clone().into_os_string()));
+    environment
 }
 
 /// Returns the shell of commands: the configured one, that of the user unless models cannot write for it, or the
