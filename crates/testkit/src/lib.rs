@@ -11,6 +11,7 @@ pub mod npm;
 pub mod powerloss;
 pub mod pseudo_terminal;
 pub mod required_tools;
+pub mod scripted_model;
 pub mod scripted_server;
 pub mod small_disk;
 mod strace_run;

@@ -1,0 +1,9 @@
+//! Anthropic's messages.
+
+mod answer;
+mod request;
+
+pub(super) use request::AnthropicFormat;
+
+#[cfg(test)]
+mod tests;
