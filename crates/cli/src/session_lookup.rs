@@ -197,9 +197,14 @@ pub(crate) fn resolve_turn(
         TurnRef::Number(number) => {
             let scope = resolve_checkout(app, engine, ctx)?;
             let found = engine.history().checkout_turns().find_by_number(ctx, &scope, *number)?;
-            found
-                .filter(|(session, _)| wanted.is_none_or(|wanted| wanted.id == *session))
-                .ok_or_else(|| CliError::NoTurn(format!("@{number}")))
+            let (session, turn) = found.ok_or_else(|| CliError::NoTurn(format!("@{number}")))?;
+            match wanted.filter(|wanted| wanted.id != session) {
+                None => Ok((session, turn)),
+                Some(Session { id, .. }) => {
+                    let what = format!("turn @{number} belongs to session {session}, not to {id}");
+                    Err(CliError::Refused { what, hint: None })
+                }
+            }
         }
     }
 }

@@ -38,7 +38,7 @@ pub use history::undo::{
     CheckpointChange, ContendedPath, ConversationMove, ForeignChanges, LostWindow, MissingCapture,
     OperationReport, RepositoryMove, RootPlan, RootReport, TimelineSwitch, UndoAspect, UndoOptions,
     UndoPlan, UndoTarget, UnmovedConversation, UnmovedReason, UnobservedRoot, decode_checkpoint,
-    decode_expired_guards, decode_report, decode_turns,
+    decode_expired_guards, decode_leader, decode_report, decode_turns,
 };
 pub use maintenance::Maintenance;
 pub use maintenance::deletion::{ErasureReport, RetainedCopies, SessionErasure};

@@ -60,11 +60,11 @@ pub use maintenance::{
 };
 pub use mutation::{
     ChangeSetMutations, CloseChangeSet, CopyChangeSet, EndTurn, ExpectedPosition,
-    FinishedOperation, GuardExpiry, ImportedTurnEnd, MessageMutations, NewChangeSet, NewOperation,
-    NewPart, NewTurn, OperationMutations, ProjectMutations, PromptDelivery, PromptMutations,
-    PromptReceipt, ReplicationOutcome, RequestMutations, SessionMutations, ShareMutations,
-    ShareRecord, SyncMutations, TurnEndOutcome, TurnExpiry, TurnMutations, UndoExpiryMutations,
-    UnrevokedShare,
+    FinishedOperation, GuardExpiry, HeadMoveObstacle, ImportedTurnEnd, MessageMutations,
+    NewChangeSet, NewOperation, NewPart, NewTurn, OperationMutations, ProjectMutations,
+    PromptDelivery, PromptMutations, PromptReceipt, ReplicationOutcome, RequestMutations,
+    SessionMutations, ShareMutations, ShareRecord, SyncMutations, TurnEndOutcome, TurnExpiry,
+    TurnMutations, UndoExpiryMutations, UnrevokedShare,
 };
 pub use projection_check::ProjectionMismatch;
 pub use purge::{DeletionReport, PendingDeletion};

@@ -75,6 +75,9 @@ fn turns_are_selected_by_number() {
     assert!(run_program(&case, &["diff", "--turn", "@3"]).out.contains("+++ b/b\n"));
     let ran = run_program(&case, &["diff", "@3", "--from", "@4"]);
     assert_eq!(ran.code, 1, "{ran:?}");
+    let ran = run_program(&case, &["diff", "--from", "@1", "--to", "@4"]);
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("error: turn @4 belongs to session ses_"), "{}", ran.err);
     assert_eq!(files_after(&case, &["jump", "before:@1"]), "c", "in the session of that turn");
     assert_ok(&run_program(&case, &["fork", "--at", "@1"]));
     for wrong in ["@0", "@x", "@"] {

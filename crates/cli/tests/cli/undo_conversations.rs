@@ -49,6 +49,11 @@ fn undo_of_several_sessions_moves_each_conversation() {
 
     assert_ok(&run_program(&case, &["undo", "--last", "3"]));
     assert_eq!((undone_marks(&case).as_str(), present(&case).as_str()), ("---+", "a"));
+    let log = run_program(&case, &["log"]).out;
+    assert_eq!(
+        (log.matches("    its files with opn_").count(), log.matches("1 removed").count()),
+        (1, 1)
+    );
     let ran = run_program(&case, &["redo"]);
     assert_ok(&ran);
     assert_eq!((undone_marks(&case).as_str(), present(&case).as_str()), ("++++", "ac"), "{ran:?}");
@@ -156,4 +161,24 @@ fn undo_of_an_undone_turn_is_passed_over_by_a_redo() {
 
     assert_eq!((undone_marks(&case).as_str(), present(&case).as_str()), ("+", "a"));
     assert_eq!(run_program(&case, &["redo"]).code, 1);
+}
+
+/// What is undone of a session is recorded with it, and not only with the session of the newest turn.
+#[test]
+fn deleting_the_newest_session_of_an_undo_leaves_the_redo_of_the_others() {
+    let case = CliFixture::empty();
+    exec_shell(&case, "echo a > a");
+    exec_in_new_session(&case, "echo b > b");
+    exec_in_new_session(&case, "echo c > c");
+    let newest = turns(&case)[0].0.clone();
+    assert_ok(&run_program(&case, &["undo", "--last", "3"]));
+    assert_ok(&run_program(&case, &["session", "delete", &newest, "--yes"]));
+
+    for _ in 0..2 {
+        assert_ok(&run_program(&case, &["redo"]));
+    }
+
+    assert_eq!((undone_marks(&case).as_str(), present(&case).as_str()), ("++", "ab"));
+    assert_eq!(run_program(&case, &["redo"]).code, 1);
+    assert_ok(&run_program(&case, &["doctor"]));
 }

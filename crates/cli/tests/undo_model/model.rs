@@ -252,7 +252,8 @@ impl UndoModel {
             }
         }
         for path in &result.pending {
-            if result.conflicts.contains(path) || result.contended.contains(path) {
+            let lists = [&result.conflicts, &result.contended, &result.kept];
+            if lists.iter().any(|paths| paths.contains(path)) {
                 continue;
             }
             match (direction, result.moved.get(path)) {

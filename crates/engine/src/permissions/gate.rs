@@ -86,7 +86,7 @@ impl OperationGates {
         patterns: &[String],
     ) -> Result<Context> {
         let id = self.request_name(ctx)?;
-        self.enforce_gate(ctx, session, (gate, patterns), &id)
+        self.enforce_gate(ctx, (session, &[]), (gate, patterns), &id)
     }
 
     /// Lets an operation on a project pass the gate, by the rules of its primary directory. A person is
@@ -246,11 +246,12 @@ impl OperationGates {
     }
 
     /// Lets an operation with a plan pass the gate; without a request of the caller, the question is
-    /// named after the operation.
+    /// named after the operation. A client may do what concerns `others` only if it created them, too, and a
+    /// denial of theirs counts.
     pub(crate) fn require_for_operation(
         &self,
         ctx: &Context,
-        session: &SessionId,
+        (session, others): (&SessionId, &[SessionId]),
         gate: GatedOperation,
         patterns: &[String],
         operation: &OperationId,
@@ -259,19 +260,19 @@ impl OperationGates {
             Some(_) => self.request_name(ctx)?,
             None => request_id_of(operation)?,
         };
-        self.enforce_gate(ctx, session, (gate, patterns), &id).map(drop)
+        self.enforce_gate(ctx, (session, others), (gate, patterns), &id).map(drop)
     }
 
     fn enforce_gate(
         &self,
         ctx: &Context,
-        session: &SessionId,
+        sessions: (&SessionId, &[SessionId]),
         act: (GatedOperation, &[String]),
         id: &PermissionId,
     ) -> Result<Context> {
         // A key belongs to the operation: a question or a used answer is not what it is repeated for.
         let asking = Context { idempotency_key: None, ..ctx.clone() };
-        let ruling = self.evaluate(&asking, session, act, id)?;
+        let ruling = self.evaluate(&asking, sessions, act, id)?;
         passed(ctx, act, ruling)
     }
 
@@ -286,13 +287,32 @@ impl OperationGates {
     fn evaluate(
         &self,
         ctx: &Context,
-        session: &SessionId,
+        (session, others): (&SessionId, &[SessionId]),
         (gate, patterns): (GatedOperation, &[String]),
         id: &PermissionId,
     ) -> Result<(GateDecision, Option<String>)> {
         let rules = self.rules.effective(ctx, session)?;
-        let owner = self.store.read(ctx, |r| r.sessions().actor(session))?;
-        let caller = GateCaller::from_role(ctx.role, owner == ctx.actor.as_str());
+        let is_owner = |session: &SessionId| -> Result<bool> {
+            let owner = self.store.read(ctx, |r| r.sessions().actor(session))?;
+            Ok(owner == ctx.actor.as_str())
+        };
+        let mut owns_all = is_owner(session)?;
+        for other in others {
+            let owns = is_owner(other)?;
+            owns_all &= owns;
+            let (rules, caller) =
+                (self.rules.effective(ctx, other)?, GateCaller::from_role(ctx.role, owns));
+            if let Some((denial, pattern)) = find_denial(&rules, caller, (gate, patterns)) {
+                let scope = QuestionScope::Session;
+                self.record_denial(
+                    ctx,
+                    session,
+                    &build_gate_ask(ctx, gate, vec![pattern.clone()], scope),
+                )?;
+                return Ok((denial, Some(pattern)));
+            }
+        }
+        let caller = GateCaller::from_role(ctx.role, owns_all);
         let site = (session, QuestionScope::Session);
         self.judge(ctx, site, (&rules, caller), (gate, patterns), id)
     }
@@ -358,6 +378,20 @@ impl RuleSettings {
         let rules = self.resolve_without_project(directory)?;
         enforce_gate_without_session(ctx, &rules, (gate, patterns))
     }
+}
+
+/// The first pattern that rules deny.
+fn find_denial(
+    rules: &EffectiveRules,
+    caller: GateCaller,
+    (gate, patterns): (GatedOperation, &[String]),
+) -> Option<(GateDecision, String)> {
+    let layers = rules.layers();
+    patterns.iter().find_map(|pattern| {
+        let explanation = decide_gate(gate, pattern, caller, &layers);
+        let is_denied = explanation.action == RuleAction::Deny;
+        is_denied.then(|| (GateDecision::Denied(explanation), pattern.clone()))
+    })
 }
 
 /// What a ruling means for the caller, and the context to continue with.

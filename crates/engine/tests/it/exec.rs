@@ -13,7 +13,7 @@ use turnstone_engine::{
 };
 use turnstone_process::{CommandExit, OutputLimits, OutputRecorder, OutputSource, ProcessGroupId};
 use turnstone_snapshot::{CaptureMode, PinGroup};
-use turnstone_store::StoreError;
+use turnstone_store::{Actor, Context, StoreError};
 
 use crate::engine_fixture::{EngineFixture, ctx};
 
@@ -150,6 +150,37 @@ fn concurrent_windows_are_reported_and_undone_together() {
     let report = case.redo(&two.session);
     assert!(report.is_complete(), "{report:?}");
     assert_eq!(case.read("plan").as_deref(), Some("plan\nby one\nby two\n"));
+}
+
+/// Proves R37: a client may undo turns of its own session; for those of others a person is asked.
+#[test]
+fn client_cannot_undo_turns_of_other_clients_with_its_own() {
+    let case = EngineFixture::new();
+    let theirs = begin(&case);
+    case.put("theirs", Some("x"));
+    let their_turn = theirs.turn.clone();
+    case.engine.turns().commands().end(&ctx(), theirs, &exited("")).expect("ends");
+    let bob = Context::new(Actor::new("bob").expect("actor"), ctx().now);
+    let projects = case.engine.projects();
+    let session =
+        projects.create_session(&bob, &case.root(), &NewSession::default()).expect("a session");
+    let own = case.engine.turns().commands().begin_exec(&bob, &session, "x").expect("begins");
+    case.put("own", Some("x"));
+    case.engine.turns().commands().end(&bob, own, &exited("")).expect("ends");
+
+    let undo = |other_turns| {
+        let options = UndoOptions { other_turns, ..UndoOptions::default() };
+        let history = case.engine.history();
+        let plan = history.plan_undo(&bob, &session.id, &UndoTarget::Last, &options);
+        history.apply(&bob, &plan.expect("a plan"))
+    };
+    let asked = undo(vec![(their_turn.session.clone(), their_turn.id.clone())]);
+    assert!(matches!(asked, Err(EngineError::PermissionPending { .. })), "{asked:?}");
+    assert!(case.read("theirs").is_some() && case.read("own").is_some());
+
+    let report = undo(Vec::new()).expect("its own");
+    assert!(report.is_complete(), "{report:?}");
+    assert!(case.read("theirs").is_some() && case.read("own").is_none());
 }
 
 /// Proves R45.

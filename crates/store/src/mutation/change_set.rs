@@ -248,6 +248,15 @@ impl ChangeSetMutations<'_> {
     }
 }
 
+/// Why the head of a session cannot move at this moment.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HeadMoveObstacle {
+    /// A turn of it is open, or another operation.
+    Busy,
+    /// It is not where it is expected to be.
+    Changed,
+}
+
 /// Where a session is expected to be.
 #[derive(Clone, Copy, Debug)]
 pub struct ExpectedPosition<'a> {
@@ -312,34 +321,40 @@ impl OperationMutations<'_> {
         Ok(WriteOutcome::Created)
     }
 
-    /// Writes an operation down that moves only the head, and is over at once; false: the session is not where it
-    /// is expected to be, and nothing was written. Repeating it changes nothing.
+    /// Why a session cannot record at once that its head moves; `None` if it can.
     ///
     /// # Errors
     ///
-    /// [`StoreError::Busy`] while a turn of the session is open, or another operation; nothing was written then,
-    /// either.
-    pub fn record_head_move(
+    /// [`StoreError::NoSession`].
+    pub fn find_head_move_obstacle(
         &self,
         session: &SessionId,
-        new: &NewOperation,
-        done: &FinishedOperation,
         expected: ExpectedPosition<'_>,
-    ) -> Result<bool> {
+    ) -> Result<Option<HeadMoveObstacle>> {
         let num = self.tx.session_num(session)?;
-        if self.find(num, &new.id)?.is_some() {
-            return Ok(true);
+        if find_open_turn(self.tx.conn, num)?.is_some() || self.is_in_operation(num)? {
+            return Ok(Some(HeadMoveObstacle::Busy));
         }
         let read = ReadTx { conn: self.tx.conn, blobs: self.tx.blobs };
         let turns = read.turns().list(session)?;
         let is_expected = read.sessions().head(session)?.as_ref() == expected.head
             && turns.last().map(|turn| &turn.id) == expected.newest_turn;
-        if !is_expected {
-            return Ok(false);
-        }
+        Ok((!is_expected).then_some(HeadMoveObstacle::Changed))
+    }
+
+    /// Writes an operation down that is over at once. Repeating it changes nothing.
+    ///
+    /// # Errors
+    ///
+    /// As [`OperationMutations::plan`] and [`OperationMutations::finish`].
+    pub fn record_at_once(
+        &self,
+        session: &SessionId,
+        new: &NewOperation,
+        done: &FinishedOperation,
+    ) -> Result<WriteOutcome> {
         self.plan(session, new)?;
-        self.finish(session, done)?;
-        Ok(true)
+        self.finish(session, done)
     }
 
     /// Tells whether an operation of the session is not over; background operations do not count.

@@ -16,7 +16,7 @@ mod turn;
 
 pub use change_set::{
     ChangeSetMutations, CloseChangeSet, CopyChangeSet, ExpectedPosition, FinishedOperation,
-    NewChangeSet, NewOperation, OperationMutations,
+    HeadMoveObstacle, NewChangeSet, NewOperation, OperationMutations,
 };
 pub use expiry::{GuardExpiry, TurnExpiry, UndoExpiryMutations};
 pub use imported_turn::ImportedTurnEnd;

@@ -12,7 +12,8 @@ use turnstone_core::rel_path::RelPath;
 use turnstone_core::time::{EpochMillis, LogCursor, SessionSeq};
 use turnstone_core::turn::TurnState;
 use turnstone_engine::{
-    Engine, OperationReport, decode_checkpoint, decode_expired_guards, decode_report, decode_turns,
+    Engine, OperationReport, decode_checkpoint, decode_expired_guards, decode_leader,
+    decode_report, decode_turns,
 };
 use turnstone_process::signal_name;
 use turnstone_snapshot::{DiffOptions, PatchBody};
@@ -106,6 +107,9 @@ pub(super) struct LogOperation {
     pub(super) given_up: bool,
     /// Whether it is complete.
     pub(super) done: bool,
+    /// The operation of another session that changed the files of these turns.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) leader: Option<OperationId>,
     /// Changes to files, if any.
     pub(super) report: Option<Box<OperationReport>>,
 }
@@ -442,6 +446,7 @@ fn count_changed_lines(
 fn operation_entry(session: &SessionId, row: OperationRow) -> Result<LogOperation, CliError> {
     let (turns, report, mark) =
         (decode_turns(&row)?, decode_report(&row)?, decode_checkpoint(&row)?);
+    let leader = decode_leader(&row)?;
     let given_up = mark.as_ref().is_some_and(|mark| !mark.gives_up.is_empty());
     Ok(LogOperation {
         guards: decode_expired_guards(&row)?,
@@ -453,6 +458,7 @@ fn operation_entry(session: &SessionId, row: OperationRow) -> Result<LogOperatio
         name: mark.map(|mark| mark.name),
         given_up,
         done: row.done.is_some(),
+        leader: leader.map(|(_, operation)| operation),
         report: report.map(Box::new),
     })
 }

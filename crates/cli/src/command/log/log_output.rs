@@ -341,6 +341,10 @@ fn print_operation(
     ui.print_line("")?;
     let (id, word) = (apply_style(DIM_STYLE, id), apply_style(style, word));
     ui.print_line(&format!("{id}  {when}  {word}{rest}"))?;
+    if let Some(leader) = &operation.leader {
+        let leader = layout.short_operation_id(leader);
+        return ui.print_line(&format!("    its files with {leader}"));
+    }
     let words = match (&operation.report, operation.kind, operation.done) {
         (Some(report), ..) => summarize_report(report),
         (None, OperationKind::Undo | OperationKind::Redo | OperationKind::Jump, false) => {

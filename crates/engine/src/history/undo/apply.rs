@@ -20,7 +20,7 @@ use turnstone_store::{
 use super::operation_json::{
     decode_branch, decode_plan, encode_plan, encode_report, written_paths,
 };
-use super::other_conversations::ConversationRecord;
+use super::other_conversations::{ConversationMove, ConversationRecord};
 use super::types::{OperationReport, PlannedChangeSet, RootPlan, RootReport, UndoPlan};
 use crate::captures::snapshot_handles::SnapshotHandles;
 use crate::error::{EngineError, Result};
@@ -172,13 +172,7 @@ impl OperationRunner {
             summary.push((one.clone(), self.changes.summarize(ctx, one, &done.taken, &[])?));
         }
         let behind = self.diff_after(ctx, &plan.session, &done.head)?;
-        let mut conversations = Vec::new();
-        if plan.moves_conversation(report) {
-            for moved in &plan.conversations {
-                let diff = self.diff_after(ctx, &moved.1.session, &moved.1.head)?;
-                conversations.push(ConversationRecord::new(plan, moved, diff)?);
-            }
-        }
+        let conversations = self.prepare_conversations(ctx, plan, report, &done.taken)?;
         let report = report.clone();
         let record = move |tx: &turnstone_store::Tx<'_>| {
             if let Some(diff) = &behind {
@@ -192,14 +186,44 @@ impl OperationRunner {
             }
             summary.iter().try_for_each(|(session, summary)| summary.write(tx, session))?;
             let (mut report, mut done) = (report.clone(), done.clone());
+            let mut moving = Vec::new();
             for record in &conversations {
-                report.conversations_left.extend(record.write(tx)?);
+                match record.find_obstacle(tx)? {
+                    None => moving.push(record),
+                    Some(reason) => report.conversations_left.push(record.unmoved(reason)),
+                }
             }
             done.report = encode_report(&report)
                 .map_err(|error| StoreError::Internal(format!("the report: {error}")))?;
-            tx.operations().finish(&session.id, &done).map(|_| report)
+            tx.operations().finish(&session.id, &done)?;
+            moving.into_iter().try_for_each(|record| record.write(tx))?;
+            Ok(report)
         };
         Ok(self.store.write(ctx, record).wait()?)
+    }
+
+    /// What the other sessions record whose conversations move with a plan.
+    fn prepare_conversations(
+        &self,
+        ctx: &Context,
+        plan: &UndoPlan,
+        report: &OperationReport,
+        taken: &[UndoneChangeSet],
+    ) -> Result<Vec<ConversationRecord>> {
+        if !plan.moves_conversation(report) {
+            return Ok(Vec::new());
+        }
+        let record = |moved: &(OperationId, ConversationMove)| {
+            let session = &moved.1.session;
+            let is_own = |it: &&UndoneChangeSet| {
+                let part = plan.changes.iter().find(|part| part.change == it.change);
+                part.and_then(|part| part.session.as_ref()) == Some(session)
+            };
+            let own = taken.iter().filter(is_own).cloned().collect();
+            let diff = self.diff_after(ctx, session, &moved.1.head)?;
+            ConversationRecord::new(plan, moved, (own, diff))
+        };
+        plan.conversations.iter().map(record).collect()
     }
 
     /// The diff that clients are shown after a head has moved.
@@ -286,7 +310,11 @@ impl OperationRunner {
         let steps = plan.roots.iter().flat_map(|root| &root.plan.steps);
         let paths: Vec<String> = steps.map(|step| step.path.to_string()).collect();
         let gate = GatedOperation::Revert;
-        self.gates.require_for_operation(ctx, &plan.session, gate, &paths, &plan.operation)
+        let mut others: Vec<SessionId> = plan.also.iter().map(|(other, _)| other.clone()).collect();
+        others.sort();
+        others.dedup();
+        let sessions = (&plan.session, others.as_slice());
+        self.gates.require_for_operation(ctx, sessions, gate, &paths, &plan.operation)
     }
 }
 

@@ -21,11 +21,12 @@ pub(crate) use apply::OperationRunner;
 pub(crate) use concurrent_writes::find_concurrent_writes;
 pub(crate) use contention::to_claim;
 pub use operation_json::{
-    CheckpointChange, decode_checkpoint, decode_expired_guards, decode_report, decode_turns,
+    CheckpointChange, decode_checkpoint, decode_expired_guards, decode_leader, decode_report,
+    decode_turns,
 };
 pub(crate) use operation_json::{
-    decode_leader, decode_other_turns, decode_plan, decode_store_operations, encode_branch,
-    encode_checkpoint, encode_plan, encode_report, is_timeline_switch, written_paths,
+    decode_other_turns, decode_plan, decode_store_operations, encode_branch, encode_checkpoint,
+    encode_plan, encode_report, is_timeline_switch, written_paths,
 };
 pub(crate) use other_conversations::OtherConversations;
 pub use other_conversations::{ConversationMove, UnmovedConversation, UnmovedReason};

@@ -186,8 +186,13 @@ pub(crate) fn decode_other_turns(operation: &OperationRow) -> Result<Vec<(Sessio
     }
 }
 
-/// The operation of another session that an operation belongs to: its turns are among the other turns of that one.
-pub(crate) fn decode_leader(operation: &OperationRow) -> Result<Option<(SessionId, OperationId)>> {
+/// The operation of another session that an operation belongs to: its turns are among the other turns of that one,
+/// which changed their files.
+///
+/// # Errors
+///
+/// [`EngineError::UnreadableOperation`].
+pub fn decode_leader(operation: &OperationRow) -> Result<Option<(SessionId, OperationId)>> {
     match can_move_files(operation.kind) {
         true => Ok(decode_json::<StoredPlan>(operation, &operation.plan)?.leader),
         false => Ok(None),

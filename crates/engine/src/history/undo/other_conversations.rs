@@ -6,10 +6,11 @@ use serde::{Deserialize, Serialize};
 use turnstone_core::change::StepDirection;
 use turnstone_core::id::{OperationId, ProjectId, SessionId, TurnId};
 use turnstone_core::model::{SessionFileDiff, Todo};
-use turnstone_core::operation::{HeadTarget, SessionHead};
+use turnstone_core::operation::{HeadTarget, SessionHead, UndoneChangeSet};
 use turnstone_core::permission::PermissionRule;
 use turnstone_store::{
-    Context, ExpectedPosition, FinishedOperation, NewOperation, StoreError, TurnRow, Tx,
+    Context, ExpectedPosition, FinishedOperation, HeadMoveObstacle, NewOperation, StoreError,
+    TurnRow, Tx,
 };
 
 use super::operation_json::{encode_member_plan, encode_report};
@@ -192,7 +193,7 @@ impl ConversationRecord {
     pub(super) fn new(
         plan: &UndoPlan,
         (operation, change): &(OperationId, ConversationMove),
-        diff: Option<Vec<SessionFileDiff>>,
+        (taken, diff): (Vec<UndoneChangeSet>, Option<Vec<SessionFileDiff>>),
     ) -> Result<Self> {
         let own = UndoPlan {
             turns: change.turns.clone(),
@@ -203,41 +204,48 @@ impl ConversationRecord {
         let (id, kind) = (operation.clone(), plan.kind);
         let new = NewOperation { id: id.clone(), kind, plan: encode_member_plan(&own, leader)? };
         let report = encode_report(&own.build_report(Vec::new()))?;
-        let (head, taken) = (change.head.clone(), Vec::new());
-        let done = FinishedOperation { id, head, taken, report };
+        let done = FinishedOperation { id, head: change.head.clone(), taken, report };
         Ok(Self { change: change.clone(), new, done, diff })
     }
 
-    /// Moves the conversation, if its session is as it was planned for; else says why it stays.
-    pub(super) fn write(
+    /// Why the conversation stays after all; `None` if it moves, or if its session is gone.
+    pub(super) fn find_obstacle(
         &self,
         tx: &Tx<'_>,
-    ) -> turnstone_store::Result<Option<UnmovedConversation>, StoreError> {
-        let ConversationMove { session, project, todos, withdrawn, seen_head, newest_turn, .. } =
-            &self.change;
+    ) -> turnstone_store::Result<Option<UnmovedReason>, StoreError> {
+        let ConversationMove { session, seen_head, newest_turn, .. } = &self.change;
         let expected =
             ExpectedPosition { head: seen_head.as_ref(), newest_turn: newest_turn.as_ref() };
-        let moved = tx.operations().record_head_move(session, &self.new, &self.done, expected);
-        let reason = match moved {
-            Ok(true) => None,
-            Ok(false) => Some(UnmovedReason::Changed),
-            Err(StoreError::Busy(_)) => Some(UnmovedReason::Running),
-            // A session that was deleted meanwhile has no conversation.
-            Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => return Ok(None),
-            Err(error) => return Err(error),
-        };
-        if let Some(reason) = reason {
-            return Ok(Some(UnmovedConversation { session: session.clone(), reason }));
+        match tx.operations().find_head_move_obstacle(session, expected) {
+            Ok(obstacle) => Ok(obstacle.map(|obstacle| match obstacle {
+                HeadMoveObstacle::Busy => UnmovedReason::Running,
+                HeadMoveObstacle::Changed => UnmovedReason::Changed,
+            })),
+            Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => Ok(None),
+            Err(error) => Err(error),
         }
+    }
+
+    /// The session, as one whose conversation stays.
+    pub(super) fn unmoved(&self, reason: UnmovedReason) -> UnmovedConversation {
+        UnmovedConversation { session: self.change.session.clone(), reason }
+    }
+
+    /// Moves the conversation. What is undone of its turns is recorded here, too: it outlives the session that
+    /// the operation belongs to.
+    pub(super) fn write(&self, tx: &Tx<'_>) -> turnstone_store::Result<(), StoreError> {
+        let ConversationMove { session, project, todos, withdrawn, .. } = &self.change;
+        match tx.operations().record_at_once(session, &self.new, &self.done) {
+            // A session that was deleted meanwhile has no conversation.
+            Err(StoreError::NoSession(_) | StoreError::Deleted(_)) => return Ok(()),
+            recorded => recorded?,
+        };
         if let Some(diff) = &self.diff {
             tx.sessions().put_diff(session, diff)?;
         }
         if let Some(todos) = todos {
             tx.sessions().set_todos(session, todos)?;
         }
-        for rule in withdrawn {
-            tx.projects().withdraw_rule(project, rule)?;
-        }
-        Ok(None)
+        withdrawn.iter().try_for_each(|rule| tx.projects().withdraw_rule(project, rule).map(drop))
     }
 }
