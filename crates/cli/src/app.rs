@@ -280,6 +280,7 @@ impl CliApp {
             user_text: self.environment_variable("OPENCODE_CONFIG_CONTENT").map(str::to_owned),
             user_agent_folders: folders.collect(),
             home,
+            trust_record: Some(self.layout.root().to_owned()),
             ..RuleSettings::default()
         })
     }

@@ -5,9 +5,9 @@ use std::ffi::OsString;
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command::{
-    checkpoint, completions, db, diff, doctor, exec, export, forget, fork, import, jump, log, man,
-    permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
-    worktree,
+    auth, checkpoint, completions, config, db, diff, doctor, exec, export, forget, fork, import,
+    jump, log, man, models, permission, project, search, serve, session, snapshot, stats, status,
+    todo, tour, trust, undo, worktree,
 };
 use crate::environment::GlobalArgs;
 
@@ -53,13 +53,14 @@ Exit codes:
 started, and with 125 if Turnstone itself failed before the start.";
 
 /// The commands by job, in the order of the help.
-const COMMAND_GROUPS: [(&str, &[&str]); 6] = [
+const COMMAND_GROUPS: [(&str, &[&str]); 7] = [
     ("Run agents and undo their changes", &["exec", "undo", "redo", "jump", "checkpoint", "fork"]),
     ("See what happened", &["status", "log", "diff", "session", "search", "stats", "todo"]),
     (
         "Manage files, projects and permissions",
         &["snapshot", "worktree", "project", "permission", "forget"],
     ),
+    ("Set up agents and models", &["models", "auth", "config", "trust"]),
     ("Work with OpenCode", &["serve", "import", "export"]),
     ("Check and maintain the data", &["doctor", "db"]),
     ("Help and setup", &["tour", "completions", "man", "help"]),
@@ -132,6 +133,14 @@ pub(crate) enum CliCommand {
     /// Create, reset and remove git worktrees of this project
     #[command(subcommand, arg_required_else_help = true)]
     Worktree(worktree::WorktreeCommand),
+    Models(models::ModelsArgs),
+    /// Store, list and remove keys of providers
+    #[command(subcommand, arg_required_else_help = true)]
+    Auth(auth::AuthCommand),
+    /// Show and check the configuration of agents and models
+    #[command(subcommand, arg_required_else_help = true)]
+    Config(config::ConfigCommand),
+    Trust(trust::TrustArgs),
     Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),
@@ -161,7 +170,8 @@ impl CliCommand {
         use session::SessionCommand;
         use snapshot::SnapshotCommand;
         match self {
-            Self::Log(_) | Self::Diff(_) | Self::Search(_) => true,
+            Self::Log(_) | Self::Diff(_) | Self::Search(_) | Self::Models(_) => true,
+            Self::Config(command) => matches!(command, config::ConfigCommand::Show { .. }),
             Self::Session(command) => {
                 matches!(command, SessionCommand::List(_) | SessionCommand::Show(_))
             }
@@ -183,6 +193,8 @@ impl CliCommand {
             | Self::Permission(_)
             | Self::Project(_)
             | Self::Worktree(_)
+            | Self::Auth(_)
+            | Self::Trust(_)
             | Self::Stats(_)
             | Self::Import(_)
             | Self::Export(_)

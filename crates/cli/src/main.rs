@@ -8,6 +8,7 @@ mod args;
 mod clock;
 mod command;
 mod config_file;
+mod configuration;
 mod database_maintenance;
 mod environment;
 mod error;

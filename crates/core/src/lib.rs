@@ -11,6 +11,7 @@ pub mod event;
 pub mod fork;
 pub mod front_matter;
 pub mod id;
+pub mod jsonc;
 pub mod lone_surrogates;
 pub mod model;
 pub mod operation;

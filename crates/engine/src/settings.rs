@@ -67,7 +67,7 @@ impl EngineSettings {
             runtime: None,
             snapshot_options: SnapshotOptions::default(),
             git: GitEnvironment::default(),
-            rules: RuleSettings::default(),
+            rules: RuleSettings { trust_record: Some(data.to_owned()), ..RuleSettings::default() },
             watch: WatchLimits::default(),
             over_budget_policy: OverBudgetPolicy::default(),
             retention_millis: DEFAULT_RETENTION_MILLIS,

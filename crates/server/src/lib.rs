@@ -6,7 +6,8 @@
 
 mod app;
 mod branch_watch;
-mod config;
+mod config_response;
+mod configuration;
 mod confined_path;
 mod connection;
 mod diff_dedup;

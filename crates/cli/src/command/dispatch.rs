@@ -3,9 +3,9 @@
 use crate::app::CliApp;
 use crate::args::CliCommand;
 use crate::command::{
-    checkpoint, completions, db, diff, doctor, exec, export, forget, fork, import, jump, log, man,
-    permission, project, search, serve, session, snapshot, stats, status, todo, tour, undo,
-    worktree,
+    auth, checkpoint, completions, config, db, diff, doctor, exec, export, forget, fork, import,
+    jump, log, man, models, permission, project, search, serve, session, snapshot, stats, status,
+    todo, tour, trust, undo, worktree,
 };
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
@@ -40,6 +40,10 @@ pub(crate) fn run(
         CliCommand::Permission(command) => permission::run(ui, app, command),
         CliCommand::Project(command) => project::run(ui, app, command),
         CliCommand::Worktree(command) => worktree::run(ui, app, command),
+        CliCommand::Models(args) => models::run(ui, app, args),
+        CliCommand::Auth(command) => auth::run(ui, app, command),
+        CliCommand::Config(command) => config::run(ui, app, command),
+        CliCommand::Trust(args) => trust::run(ui, app, args),
         CliCommand::Stats(args) => stats::run(ui, app, args),
         CliCommand::Doctor(args) => doctor::run(ui, app, args),
         CliCommand::Search(args) => search::run(ui, app, args),

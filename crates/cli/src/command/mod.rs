@@ -1,7 +1,9 @@
 //! The commands, one module each: flags, one call, output.
 
+pub(crate) mod auth;
 pub(crate) mod checkpoint;
 pub(crate) mod completions;
+pub(crate) mod config;
 pub(crate) mod db;
 pub(crate) mod diff;
 mod dispatch;
@@ -14,6 +16,7 @@ pub(crate) mod import;
 pub(crate) mod jump;
 pub(crate) mod log;
 pub(crate) mod man;
+pub(crate) mod models;
 pub(crate) mod permission;
 pub(crate) mod project;
 pub(crate) mod search;
@@ -24,6 +27,7 @@ pub(crate) mod stats;
 pub(crate) mod status;
 pub(crate) mod todo;
 pub(crate) mod tour;
+pub(crate) mod trust;
 pub(crate) mod undo;
 pub(crate) mod worktree;
 

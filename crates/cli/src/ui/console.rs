@@ -14,6 +14,7 @@ use turnstone_core::lone_surrogates::encode_json;
 
 use super::output_stream::{LogWriter, OutputStream};
 use super::pager::{PagedOutput, find_pager};
+use super::secret_prompt;
 use super::style::{DIM_STYLE, ERROR_STYLE, SUCCESS_STYLE, apply_style};
 use super::table::TextTable;
 use crate::command::exec::quote_os_word;
@@ -246,6 +247,21 @@ impl Ui {
         let notes = std::mem::take(&mut self.deferred_notes);
         drop(self.err.push_styled(&notes).and_then(|()| self.err.flush()));
         true
+    }
+
+    /// Reads a secret of at most `limit` bytes from standard input; a terminal does not show it.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::File`] if standard input cannot be read or is too long.
+    pub(crate) fn read_secret(&mut self, question: &str, limit: usize) -> Result<String, CliError> {
+        if secret_prompt::is_typed() {
+            drop(self.err.push_styled(question).and_then(|()| self.err.flush()));
+        }
+        secret_prompt::read_secret(limit).map_err(|source| CliError::File {
+            what: "cannot read the secret from standard input".to_owned(),
+            source,
+        })
     }
 
     /// Prints an error with its causes and a hint.

@@ -5,6 +5,7 @@
 mod console;
 mod output_stream;
 mod pager;
+mod secret_prompt;
 mod style;
 mod table;
 

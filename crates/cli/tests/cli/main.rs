@@ -2,6 +2,7 @@
 
 mod abort;
 mod access;
+mod agent_configuration;
 mod capture_memory;
 mod db;
 mod delete_traces;

@@ -37,6 +37,7 @@ fn capture_then_change(case: &CliFixture, place: &str) -> String {
 fn project_config_cannot_override_user_denial() {
     let case = CliFixture::with_sessions();
     write_file(&case, "p/turnstone.json", r#"{"permission": {"bash": "allow"}}"#);
+    assert_eq!(case.run(&["trust", "--yes"]).code, 0);
     assert_eq!(case.run(&["permission", "set", "bash", "*", "allow"]).code, 0);
     let config = json!({"permission": {"bash": {"*": "ask", "rm *": "deny"}}});
     let explanation =
@@ -70,6 +71,7 @@ fn user_opencode_config_denial_is_final() {
     let denied = r#"{ /* mine */ "permission": {"delete": "deny"} }"#;
     write_file(&case, "home/.config/opencode/opencode.jsonc", denied);
     write_file(&case, "p/turnstone.json", r#"{"permission": {"delete": "allow"}}"#);
+    assert_eq!(case.run(&["trust", "--yes"]).code, 0);
     let refused = case.run(&["session", "delete", "--yes", "ses_abc3"]);
     assert_eq!(refused.code, 1, "{refused:?}");
     assert!(refused.err.contains("user configuration"), "{}", refused.err);

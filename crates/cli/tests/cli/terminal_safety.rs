@@ -149,6 +149,18 @@ fn sweep_commands(session: &str, empty: &str, tree: &str) -> Vec<Vec<String>> {
         "project|relink|NAME|NAME",
         "project|remove|NAME",
         "doctor",
+        "models",
+        "models|NAME",
+        "models|--all",
+        "auth|set|NAME",
+        "auth|list",
+        "auth|remove|NAME",
+        "config|show",
+        "config|check",
+        "trust",
+        "trust|--yes",
+        "trust|--list",
+        "trust|--remove",
         "db|path",
         "db|size",
         "db|backup|NAME.backup",
@@ -205,6 +217,12 @@ fn check_all_commands(
             .expect("JSON");
     let session = listed["sessions"][0]["id"].as_str().expect("a session").to_owned();
     let tree = capture_tree(&case);
+    let config = json!({
+        "agent": { HOSTILE_NAME: { "prompt": HOSTILE_NAME, "permission": { HOSTILE_NAME: "allow" } } },
+        "provider": { HOSTILE_NAME: { "name": HOSTILE_NAME, "api": "http://127.0.0.1/v1",
+            "models": { HOSTILE_NAME: { "name": HOSTILE_NAME } } } },
+        "shell": HOSTILE_NAME });
+    fs_err::write(case.path("p/opencode.json"), config.to_string()).expect("written");
     let (mut shown, mut seen) = (String::new(), Vec::new());
     for words in sweep_commands(&session, &empty, &tree) {
         let args: Vec<&str> =

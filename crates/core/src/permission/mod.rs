@@ -10,6 +10,7 @@ mod reply_effects;
 mod rule;
 mod rule_config;
 mod rule_file;
+mod untrusted_rules;
 mod wildcard;
 
 pub use builtin::{BuiltinAgent, RuleDirectories, agent_rules, default_rules, tool_output_rules};
@@ -22,4 +23,5 @@ pub use reply_effects::{ReplyEffects, ReplyError, ResolvedRequest, resolve_reply
 pub use rule::{PermissionRule, RuleAction};
 pub use rule_config::{RuleConfigError, parse_rule_config};
 pub use rule_file::{AgentTable, PermissionFile, parse_agent_rules};
+pub use untrusted_rules::tightening_rules;
 pub use wildcard::matches_wildcard;

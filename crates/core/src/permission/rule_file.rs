@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::rule::{PermissionRule, RuleAction};
 use super::rule_config::{RuleConfigError, parse_rule_config};
+use crate::jsonc::strip_comments;
 
 /// A configuration file, as far as it is about permissions.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -115,59 +116,6 @@ pub fn parse_agent_rules(
         rules.extend(parse_rule_config(setting, home)?);
     }
     Ok(rules)
-}
-
-/// Blanks comments and commas before a closing bracket; places in the text stay what they are.
-fn strip_comments(text: &str) -> String {
-    let mut plain = String::with_capacity(text.len());
-    let mut rest = text.strip_prefix('\u{feff}').unwrap_or(text);
-    // Where a comma is that nothing has followed yet.
-    let mut comma: Option<usize> = None;
-    while let Some(next) = rest.chars().next() {
-        let taken = match next {
-            '"' => string_length(rest),
-            '/' if rest.starts_with("//") => rest.find('\n').unwrap_or(rest.len()),
-            // One that does not end is no comment, and no JSON either.
-            '/' if rest.starts_with("/*") => match rest.get(2..).and_then(|it| it.find("*/")) {
-                Some(end) => end + 4,
-                None => return text.to_owned(),
-            },
-            _ => next.len_utf8(),
-        };
-        let (piece, after) = rest.split_at(taken);
-        rest = after;
-        if piece.starts_with("//") || piece.starts_with("/*") {
-            plain.extend(piece.chars().map(|c| if c == '\n' { c } else { ' ' }));
-            continue;
-        }
-        match next {
-            // A list does not begin with one.
-            ',' if !plain.trim_end().ends_with(['{', '[', ',']) => comma = Some(plain.len()),
-            ']' | '}' => {
-                if let Some(at) = comma.take() {
-                    plain.replace_range(at..=at, " ");
-                }
-            }
-            next if !next.is_whitespace() => comma = None,
-            _ => {}
-        }
-        plain.push_str(piece);
-    }
-    plain
-}
-
-/// The length of the string a text begins with, its quotes included.
-fn string_length(text: &str) -> usize {
-    let mut is_escaped = false;
-    for (at, c) in text.char_indices().skip(1) {
-        match c {
-            _ if is_escaped => is_escaped = false,
-            '\\' => is_escaped = true,
-            '"' => return at + 1,
-            _ => {}
-        }
-    }
-    text.len()
 }
 
 #[cfg(test)]

@@ -5,11 +5,12 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use turnstone_config::TrustedFiles;
 use turnstone_core::front_matter::split_front_matter;
 use turnstone_core::model::Project;
 use turnstone_core::permission::{
     AgentTable, BuiltinAgent, PermissionFile, PermissionRule, RuleAction, RuleConfigError,
-    RuleDirectories, RuleSource, agent_rules, default_rules, parse_agent_rules,
+    RuleDirectories, RuleSource, agent_rules, default_rules, parse_agent_rules, tightening_rules,
 };
 use turnstone_snapshot::read_bounded_file;
 
@@ -49,6 +50,8 @@ pub struct RuleSettings {
     pub user_agent_folders: Vec<PathBuf>,
     /// What `~` stands for in the files of a project.
     pub home: String,
+    /// The data directory whose record names the project files that the user trusts; without one, none is trusted.
+    pub trust_record: Option<PathBuf>,
 }
 
 impl Default for RuleSettings {
@@ -60,6 +63,7 @@ impl Default for RuleSettings {
             user_text: None,
             user_agent_folders: Vec::new(),
             home: "~".to_owned(),
+            trust_record: None,
         }
     }
 }
@@ -77,8 +81,33 @@ pub(super) enum RulesAgent<'a> {
 
 /// Configuration in the order in which it is read, the weakest first.
 struct ConfigLayer {
-    files: Vec<(PathBuf, PermissionFile)>,
+    files: Vec<RuleFile>,
     agent_folders: Vec<PathBuf>,
+    trust: LayerTrust,
+}
+
+/// One configuration file with rules.
+struct RuleFile {
+    path: PathBuf,
+    content: PermissionFile,
+    is_trusted: bool,
+}
+
+/// Which files of a layer may loosen what weaker rules say.
+enum LayerTrust {
+    /// All of them: they are the user's.
+    All,
+    /// Those of a project that the user trusts.
+    Recorded(TrustedFiles),
+}
+
+impl LayerTrust {
+    fn covers(&self, path: &Path, text: &str) -> bool {
+        match self {
+            Self::All => true,
+            Self::Recorded(files) => files.is_trusted(path, text),
+        }
+    }
 }
 
 impl RuleSettings {
@@ -96,93 +125,139 @@ impl RuleSettings {
     ) -> Result<Vec<(RuleSource, Vec<PermissionRule>)>> {
         let folders = rule_folders(directory, roots);
         let user = self.read_user_layer(directory)?;
-        let project = read_project_layer(&folders)?;
-        let mut own = user.shared_rules(&self.home)?;
+        let project = read_project_layer(&folders, self.read_trust()?)?;
+        let mut own = user.shared_rules(&self.home, &[])?;
         own.extend(self.user.iter().cloned());
-        let mut sources = vec![
-            (RuleSource::Builtin, self.builtin.clone()),
-            (RuleSource::User, own),
-            (RuleSource::Project, project.shared_rules(&self.home)?),
-        ];
+        let mut sources =
+            vec![(RuleSource::Builtin, self.builtin.clone()), (RuleSource::User, own)];
         let name = match agent {
-            RulesAgent::None => return Ok(sources),
+            RulesAgent::None => {
+                let shared = project.shared_rules(&self.home, &all_rules(&sources))?;
+                sources.push((RuleSource::Project, shared));
+                return Ok(sources);
+            }
             RulesAgent::Named(name) => name,
             RulesAgent::Default => {
                 let named = project.default_agent().or_else(|| user.default_agent());
                 named.unwrap_or(BuiltinAgent::Build.as_str())
             }
         };
-        let (by_user, by_project) =
-            (user.agent(name, &self.home)?, project.agent(name, &self.home)?);
+        let by_user = user.agent(name, &self.home, &[])?;
+        if let Some(builtin) = BuiltinAgent::parse(name) {
+            let rules = agent_rules(builtin, &RuleDirectories::default());
+            sources.push((RuleSource::Agent, rules));
+        }
+        let own = by_user.as_ref().map(|table| table.rules.clone());
+        sources.push((RuleSource::UserForAgent, own.unwrap_or_default()));
+        // What the project says is compared with everything of the user.
+        let weaker = all_rules(&sources);
+        sources.push((RuleSource::Project, project.shared_rules(&self.home, &weaker)?));
+        let by_project = project.agent(name, &self.home, &weaker)?;
         let is_off = by_project.as_ref().and_then(|it| it.is_disabled);
         let is_off = is_off.or_else(|| by_user.as_ref()?.is_disabled) == Some(true);
         let builtin = BuiltinAgent::parse(name).filter(|_| !is_off);
         let is_known = !is_off && (builtin.is_some() || by_user.is_some() || by_project.is_some());
-        if let Some(builtin) = builtin {
-            let rules = agent_rules(builtin, &RuleDirectories::default());
-            sources.push((RuleSource::Agent, rules));
+        if builtin.is_none() {
+            sources.retain(|(source, _)| *source != RuleSource::Agent);
         }
         if !is_known {
             let ask = PermissionRule::new("*", "*", RuleAction::Ask);
             sources.push((RuleSource::UnknownAgent, vec![ask]));
         }
-        let rules = |table: Option<AgentTable>| table.map(|it| it.rules).unwrap_or_default();
-        sources.push((RuleSource::UserForAgent, rules(by_user)));
-        sources.push((RuleSource::ProjectForAgent, rules(by_project)));
+        let by_project = by_project.map(|table| table.rules);
+        sources.push((RuleSource::ProjectForAgent, by_project.unwrap_or_default()));
         Ok(sources)
+    }
+
+    fn read_trust(&self) -> Result<LayerTrust> {
+        let Some(data) = &self.trust_record else {
+            return Ok(LayerTrust::Recorded(TrustedFiles::default()));
+        };
+        let files = TrustedFiles::read(data).map_err(|error| EngineError::UnreadableRules {
+            path: error.path.clone(),
+            reason: error.reason,
+        })?;
+        Ok(LayerTrust::Recorded(files))
     }
 
     fn read_user_layer(&self, directory: &Path) -> Result<ConfigLayer> {
         let paths = self.user_files.iter().map(|path| directory.join(path));
-        let mut files = read_rule_files(paths)?;
+        let mut files = read_rule_files(paths, &LayerTrust::All)?;
         if let Some(text) = &self.user_text {
             let path = PathBuf::from("OPENCODE_CONFIG_CONTENT");
-            let file =
+            let content =
                 PermissionFile::parse(text).map_err(|error| unreadable_rules(&path, &error))?;
-            files.push((path, file));
+            files.push(RuleFile { path, content, is_trusted: true });
         }
-        Ok(ConfigLayer { files, agent_folders: self.user_agent_folders.clone() })
+        let agent_folders = self.user_agent_folders.clone();
+        Ok(ConfigLayer { files, agent_folders, trust: LayerTrust::All })
     }
 }
 
-fn read_project_layer(folders: &[&Path]) -> Result<ConfigLayer> {
+/// The rules of all sources, in their order.
+fn all_rules(sources: &[(RuleSource, Vec<PermissionRule>)]) -> Vec<PermissionRule> {
+    sources.iter().flat_map(|(_, rules)| rules.iter().cloned()).collect()
+}
+
+fn read_project_layer(folders: &[&Path], trust: LayerTrust) -> Result<ConfigLayer> {
     let paths = RULE_FILES.iter().flat_map(|name| folders.iter().map(move |it| it.join(name)));
     Ok(ConfigLayer {
-        files: read_rule_files(paths)?,
+        files: read_rule_files(paths, &trust)?,
         agent_folders: folders.iter().map(|folder| folder.join(".opencode")).collect(),
+        trust,
     })
 }
 
+/// The rules of a file that are in force: one that is not trusted can only tighten `weaker`.
+fn rules_in_force(
+    rules: Vec<PermissionRule>,
+    is_trusted: bool,
+    weaker: &[PermissionRule],
+) -> Vec<PermissionRule> {
+    if is_trusted { rules } else { tightening_rules(&rules, weaker) }
+}
+
 impl ConfigLayer {
-    fn shared_rules(&self, home: &str) -> Result<Vec<PermissionRule>> {
+    /// The rules for all agents that are in force over the `weaker` ones.
+    fn shared_rules(&self, home: &str, weaker: &[PermissionRule]) -> Result<Vec<PermissionRule>> {
         let mut rules = Vec::new();
-        for (path, file) in &self.files {
-            rules.extend(file.shared_rules(home).map_err(|error| unreadable_rules(path, &error))?);
+        for file in &self.files {
+            let found = file.content.shared_rules(home);
+            let found = found.map_err(|error| unreadable_rules(&file.path, &error))?;
+            rules.extend(rules_in_force(found, file.is_trusted, weaker));
         }
         Ok(rules)
     }
 
     fn default_agent(&self) -> Option<&str> {
-        self.files.iter().rev().find_map(|(_, file)| file.default_agent())
+        self.files.iter().rev().find_map(|file| file.content.default_agent())
     }
 
     /// The rules of the files for one agent: the tables of that name, then the Markdown file of that name.
-    fn agent(&self, name: &str, home: &str) -> Result<Option<AgentTable>> {
+    fn agent(
+        &self,
+        name: &str,
+        home: &str,
+        weaker: &[PermissionRule],
+    ) -> Result<Option<AgentTable>> {
         let mut found: Option<AgentTable> = None;
-        let mut add = |table: AgentTable| {
+        let mut add = |table: AgentTable, is_trusted: bool| {
             let all = found.get_or_insert_default();
-            all.is_disabled = table.is_disabled.or(all.is_disabled);
-            all.rules.extend(table.rules);
+            // Only a trusted file switches an agent on again.
+            let is_disabled = table.is_disabled.filter(|is_off| *is_off || is_trusted);
+            all.is_disabled = is_disabled.or(all.is_disabled);
+            all.rules.extend(rules_in_force(table.rules, is_trusted, weaker));
         };
-        for (path, file) in &self.files {
-            let table = file.agent(name, home).map_err(|error| unreadable_rules(path, &error))?;
-            table.into_iter().for_each(&mut add);
+        for file in &self.files {
+            let table = file.content.agent(name, home);
+            let table = table.map_err(|error| unreadable_rules(&file.path, &error))?;
+            table.into_iter().for_each(|table| add(table, file.is_trusted));
         }
         let folders = self.agent_folders.iter().filter(|_| is_file_name(name));
         for folder in folders.flat_map(|it| AGENT_FOLDERS.map(|inner| it.join(inner))) {
-            read_markdown_agent(&folder.join(format!("{name}.md")), home)?
-                .into_iter()
-                .for_each(&mut add);
+            let path = folder.join(format!("{name}.md"));
+            let Some(text) = read_text(&path)? else { continue };
+            add(parse_markdown_agent(&path, &text, home)?, self.trust.covers(&path, &text));
         }
         Ok(found)
     }
@@ -195,14 +270,13 @@ fn is_file_name(agent: &str) -> bool {
     agent.len() <= bytes && agent.split('/').all(is_plain) && agent.split('/').count() <= parts
 }
 
-/// The agent of a Markdown file; none if there is no such file.
-fn read_markdown_agent(path: &Path, home: &str) -> Result<Option<AgentTable>> {
-    let Some(text) = read_text(path)? else { return Ok(None) };
-    let (fields, _) = split_front_matter(&text)
+/// The agent of a Markdown file.
+fn parse_markdown_agent(path: &Path, text: &str, home: &str) -> Result<AgentTable> {
+    let (fields, _) = split_front_matter(text)
         .map_err(|reason| EngineError::UnreadableRules { path: path.to_owned(), reason })?;
     let is_disabled = fields.get("disable").map(|it| it.as_bool() == Some(true));
     let rules = parse_agent_rules(&fields, home).map_err(|error| unreadable_rules(path, &error))?;
-    Ok(Some(AgentTable { is_disabled, rules }))
+    Ok(AgentTable { is_disabled, rules })
 }
 
 /// The directories of a project, as [`RuleSettings::read_rules`] takes them.
@@ -232,12 +306,17 @@ fn rule_folders<'p>(directory: &'p Path, roots: &'p [String]) -> Vec<&'p Path> {
 }
 
 /// The files that exist, in this order.
-fn read_rule_files(paths: impl Iterator<Item = PathBuf>) -> Result<Vec<(PathBuf, PermissionFile)>> {
+fn read_rule_files(
+    paths: impl Iterator<Item = PathBuf>,
+    trust: &LayerTrust,
+) -> Result<Vec<RuleFile>> {
     let mut files = Vec::new();
     for path in paths {
         let Some(text) = read_text(&path)? else { continue };
-        let file = PermissionFile::parse(&text).map_err(|error| unreadable_rules(&path, &error))?;
-        files.push((path, file));
+        let content =
+            PermissionFile::parse(&text).map_err(|error| unreadable_rules(&path, &error))?;
+        let is_trusted = trust.covers(&path, &text);
+        files.push(RuleFile { path, content, is_trusted });
     }
     Ok(files)
 }

@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
+use turnstone_config::TrustedFiles;
 use turnstone_core::id::{SessionId, TurnId};
 use turnstone_core::model::{Message, Part, Session};
 use turnstone_core::permission::CallerRole;
@@ -148,6 +149,14 @@ impl EngineFixture {
             }
             None => fs_err::remove_file(path).expect("removed"),
         }
+    }
+
+    /// Trusts a file of the project as it is now.
+    pub(crate) fn trust(&self, name: &str) {
+        let (data, path) = (self.dir.path().join("data"), self.root().join(name));
+        let mut trusted = TrustedFiles::read(&data).expect("read");
+        trusted.add(&path, &fs_err::read_to_string(&path).expect("readable"));
+        trusted.write(&data).expect("written");
     }
 
     pub(crate) fn read(&self, name: &str) -> Option<String> {

@@ -487,6 +487,8 @@ fn last_rule_source_decides() {
     case.put("opencode.json", Some("{ // ours\n \"permission\": {\"bash\": \"ask\",}}"));
     assert_eq!(decisions().last(), Some(&(RuleSource::Project, RuleAction::Ask)));
     case.put("turnstone.json", Some(r#"{"permission": {"bash": {"ls *": "allow"}}}"#));
+    assert_eq!(decisions().last(), Some(&(RuleSource::Project, RuleAction::Ask)), "untrusted");
+    case.trust("turnstone.json");
     assert_eq!(decisions().last(), Some(&(RuleSource::Project, RuleAction::Allow)));
     let stored = rule("bash", "*", RuleAction::Deny);
     case.engine.permissions().rules().set(&ctx(), &project(), &stored).expect("stored");

@@ -39,6 +39,8 @@ fn loosen_every_rule(case: &EngineFixture, session: &SessionId) {
     let file = json!({"permission": {"bash": "allow", "delete": "allow", "revert": "allow"}});
     case.put("turnstone.json", Some(&file.to_string()));
     case.put("opencode.json", Some(&file.to_string()));
+    case.trust("turnstone.json");
+    case.trust("opencode.json");
     for rule in &allow {
         case.engine.permissions().rules().set(&ctx(), &project(), rule).expect("stored");
     }

@@ -1,12 +1,13 @@
 //! Who answers: agent, model and variant of a prompt.
 
 use serde_json::Value;
+use turnstone_config::{AgentProfile, Configuration, ModelName};
 use turnstone_core::model::{ExtraFields, ModelRef, Session};
 use turnstone_core::redact::redact_text;
 use turnstone_store::Context;
 
 use crate::app::AppState;
-use crate::config::{AgentConfig, OpenCodeConfig, ProviderConfig, project_config};
+use crate::configuration::{global_config, project_config};
 use crate::error::ApiError;
 use crate::project_directory::ProjectDirectory;
 
@@ -42,17 +43,19 @@ pub(crate) fn choose_agent(
     place: Option<&ProjectDirectory>,
     wanted: &RequestedAgent,
 ) -> Result<ChosenAgent, ApiError> {
-    let config = place.map(|place| project_config(app, place)).transpose()?.unwrap_or_default();
-    let agents = AgentConfig::list(&config)?;
-    let agent = find_agent(&agents, wanted.agent.as_deref())?;
-    let own = agent.model().map(|(provider, model)| (provider.to_owned(), model.to_owned()));
+    let config = match place {
+        Some(place) => project_config(app, place)?,
+        None => global_config(app)?,
+    };
+    let agent = find_agent(config.agents(), wanted.agent.as_deref())?;
+    let own = agent.model.clone().map(|ModelName { provider, model }| (provider, model));
     let (named, from_agent) = match (&wanted.model, &own) {
         (Some(model), own) => (Some(model.clone()), Some(model) == own.as_ref()),
         (None, Some(own)) => (Some(own.clone()), true),
         (None, None) => (None, false),
     };
-    let variant = agent.fields.get("variant").and_then(Value::as_str).filter(|_| from_agent);
-    let variant = wanted.variant.clone().or(variant.map(str::to_owned));
+    let variant = agent.variant.clone().filter(|_| from_agent);
+    let variant = wanted.variant.clone().or(variant);
     let model = match named {
         Some((provider, model)) => model_ref(provider, model, variant),
         None => {
@@ -69,7 +72,7 @@ fn current_model(
     app: &AppState,
     ctx: &Context,
     session: &Session,
-    config: &OpenCodeConfig,
+    config: &Configuration,
 ) -> Result<ModelRef, ApiError> {
     if let Some(model) = &session.model {
         let variant = model.variant.clone().filter(|variant| variant != NO_VARIANT);
@@ -78,15 +81,10 @@ fn current_model(
     if let Some(next) = app.engine().turns().find_next_agent(ctx, &session.id)? {
         return Ok(next.model);
     }
-    if let Some((provider, model)) = config.default_model().and_then(|m| m.split_once('/')) {
-        return Ok(model_ref(provider.to_owned(), model.to_owned(), None));
-    }
-    let defaults = ProviderConfig::default_models(&ProviderConfig::list(config)?);
-    let first = defaults
-        .into_iter()
-        .find_map(|(provider, model)| Some(model_ref(provider, model.as_str()?.to_owned(), None)));
     // A message names a model; this one says that there is none.
-    Ok(first.unwrap_or_else(|| model_ref("turnstone".to_owned(), "none".to_owned(), None)))
+    let none = || ModelName { provider: "turnstone".to_owned(), model: "none".to_owned() };
+    let ModelName { provider, model } = config.default_model(None).unwrap_or_else(none);
+    Ok(model_ref(provider, model, None))
 }
 
 fn model_ref(provider: String, model: String, variant: Option<String>) -> ModelRef {
@@ -95,17 +93,19 @@ fn model_ref(provider: String, model: String, variant: Option<String>) -> ModelR
 
 /// The agent of that name, or the first that people may choose.
 fn find_agent<'a>(
-    agents: &'a [AgentConfig],
+    agents: &'a [AgentProfile],
     name: Option<&str>,
-) -> Result<&'a AgentConfig, ApiError> {
-    let is_usual = |agent: &&AgentConfig| !agent.hidden && agent.mode != "subagent";
+) -> Result<&'a AgentProfile, ApiError> {
     let found = match name {
         Some(name) => agents.iter().find(|agent| agent.name == name),
-        None => agents.iter().find(is_usual),
+        None => agents.iter().find(|agent| agent.is_selectable()),
     };
     found.ok_or_else(|| {
-        let names: Vec<&str> =
-            agents.iter().filter(|agent| !agent.hidden).map(|agent| agent.name.as_str()).collect();
+        let names: Vec<&str> = agents
+            .iter()
+            .filter(|agent| !agent.is_hidden)
+            .map(|agent| agent.name.as_str())
+            .collect();
         let wanted = Value::from(name.unwrap_or("build"));
         let names = redact_text(&names.join(", "));
         ApiError::invalid_payload(format!(

@@ -5,7 +5,7 @@ use axum::routing::get;
 
 use super::config::show_config;
 use crate::app::AppState;
-use crate::config::{AgentConfig, ShownConfig};
+use crate::config_response::{ShownConfig, agent_json};
 use crate::error::ApiError;
 use crate::request_scope::DirectoryRequest;
 
@@ -15,8 +15,5 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// `GET /agent`
 async fn list(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
-    show_config(request, |config| {
-        Ok(AgentConfig::list(config)?.iter().map(AgentConfig::to_json).collect())
-    })
-    .await
+    show_config(request, |config| Ok(config.agents().iter().map(agent_json).collect())).await
 }

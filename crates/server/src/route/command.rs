@@ -5,11 +5,12 @@ use std::path::Path as FilePath;
 use axum::routing::post;
 use axum::{Json, Router};
 use serde_json::{Value, json};
+use turnstone_config::{AgentMode, AgentProfile, CommandDefinition};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::{AgentPart, ExtraFields, PartBody, Session, SubtaskPart, TextPart};
 
 use crate::app::AppState;
-use crate::config::{AgentConfig, CommandConfig, project_config};
+use crate::configuration::project_config;
 use crate::error::ApiError;
 use crate::project_directory::require_project_directory;
 use crate::prompt::{
@@ -140,7 +141,7 @@ fn build_command_prompt(
     check_expected_seq(app, ctx, id)?;
     let place = require_project_directory(app, ctx, FilePath::new(&session.directory))?;
     let config = project_config(app, &place)?;
-    let (commands, agents) = (CommandConfig::list(&config)?, AgentConfig::list(&config)?);
+    let (commands, agents) = (config.commands(), config.agents());
     let Some(command) = commands.iter().find(|command| command.name == called.name) else {
         let names: Vec<&str> = commands.iter().map(|command| command.name.as_str()).collect();
         let (wanted, names) = (Value::from(called.name), names.join(", "));
@@ -154,7 +155,8 @@ fn build_command_prompt(
     let model = own_model.or(called.wanted.model.clone());
     let agent = command.agent.clone().or(called.wanted.agent.clone());
     let worker = agents.iter().find(|known| Some(&known.name) == agent.as_ref());
-    let is_subtask = command.subtask.unwrap_or(worker.is_some_and(|it| it.mode == "subagent"));
+    let is_subtask =
+        command.subtask.unwrap_or(worker.is_some_and(|it| it.mode == AgentMode::Subagent));
     let (parts, wanted) = if is_subtask {
         let model = match model {
             Some(model) => Some(model),
@@ -167,7 +169,7 @@ fn build_command_prompt(
         let parts = vec![PartInput::plain(PartBody::Subtask(subtask))];
         (parts, RequestedAgent { model: None, ..called.wanted })
     } else {
-        let mut parts = text_with_mentions(&text, &place.root, &agents);
+        let mut parts = text_with_mentions(&text, &place.root, agents);
         parts.extend(called.parts);
         (parts, RequestedAgent { agent, model, variant: called.wanted.variant })
     };
@@ -182,7 +184,7 @@ fn build_command_prompt(
 fn fill_template(
     app: &AppState,
     session: &Session,
-    command: &CommandConfig,
+    command: &CommandDefinition,
     arguments: &str,
 ) -> String {
     let pieces = TemplatePiece::fill(&command.template, arguments);
@@ -197,7 +199,7 @@ fn fill_template(
 }
 
 fn subtask(
-    command: &CommandConfig,
+    command: &CommandDefinition,
     agent: Option<&str>,
     model: Option<&(String, String)>,
     prompt: String,
@@ -213,7 +215,7 @@ fn subtask(
 }
 
 /// A text, and what it mentions: files of the project, or agents.
-fn text_with_mentions(text: &str, root: &FilePath, agents: &[AgentConfig]) -> Vec<PartInput> {
+fn text_with_mentions(text: &str, root: &FilePath, agents: &[AgentProfile]) -> Vec<PartInput> {
     let whole = TextPart { text: text.to_owned(), ..TextPart::default() };
     let mut parts = vec![PartInput::plain(PartBody::Text(whole))];
     for name in find_mentions(text) {

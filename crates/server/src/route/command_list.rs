@@ -5,7 +5,7 @@ use axum::routing::get;
 
 use super::config::show_config;
 use crate::app::AppState;
-use crate::config::{CommandConfig, ShownConfig};
+use crate::config_response::{ShownConfig, command_json};
 use crate::error::ApiError;
 use crate::request_scope::DirectoryRequest;
 
@@ -15,8 +15,5 @@ pub(super) fn routes() -> Router<AppState> {
 
 /// `GET /command`
 async fn list(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
-    show_config(request, |config| {
-        Ok(CommandConfig::list(config)?.iter().map(CommandConfig::to_json).collect())
-    })
-    .await
+    show_config(request, |config| Ok(config.commands().iter().map(command_json).collect())).await
 }

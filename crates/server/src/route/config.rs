@@ -4,10 +4,12 @@ use axum::Router;
 use axum::extract::State;
 use axum::routing::get;
 use serde_json::{Value, json};
+use turnstone_config::{Configuration, ProviderProfile};
 use turnstone_store::Context;
 
 use crate::app::AppState;
-use crate::config::{OpenCodeConfig, ProviderConfig, ShownConfig, global_config, project_config};
+use crate::config_response::{ShownConfig, default_models, provider_json};
+use crate::configuration::{config_json, global_config, project_config};
 use crate::error::ApiError;
 use crate::project_directory::{RequestedDirectory, find_project_directory};
 use crate::request_scope::DirectoryRequest;
@@ -24,7 +26,7 @@ fn requested_config(
     app: &AppState,
     ctx: &Context,
     asked: &RequestedDirectory,
-) -> Result<OpenCodeConfig, ApiError> {
+) -> Result<Configuration, ApiError> {
     match find_project_directory(app, ctx, &asked.directory)? {
         Some(place) => project_config(app, &place),
         None => global_config(app),
@@ -34,7 +36,7 @@ fn requested_config(
 /// Answers with a part of the configuration that applies to a request.
 pub(super) async fn show_config(
     request: DirectoryRequest,
-    select: impl FnOnce(&OpenCodeConfig) -> Result<Value, ApiError> + Send + 'static,
+    select: impl FnOnce(&Configuration) -> Result<Value, ApiError> + Send + 'static,
 ) -> Result<ShownConfig, ApiError> {
     request
         .run(|app, ctx, asked| Ok(ShownConfig::new(select(&requested_config(app, ctx, &asked)?)?)))
@@ -45,22 +47,27 @@ pub(super) async fn show_config(
 async fn read(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
     request
         .run(|app, ctx, asked| {
-            Ok(requested_config(app, ctx, &asked)?.to_json(app.settings().actor.as_str()))
+            let config = requested_config(app, ctx, &asked)?;
+            Ok(config_json(&config, app.settings().actor.as_str()))
         })
         .await
 }
 
 /// `GET /global/config`
 async fn global(State(app): State<AppState>) -> Result<ShownConfig, ApiError> {
-    app.run_blocking(|app| Ok(global_config(app)?.to_json_without_defaults())).await
+    app.run_blocking(|app| {
+        Ok(ShownConfig::new(Value::Object(global_config(app)?.shown_settings().clone())))
+    })
+    .await
 }
 
 /// `GET /config/providers`
 async fn providers(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
     show_config(request, |config| {
-        let providers = ProviderConfig::list(config)?;
-        let shown: Vec<Value> = providers.iter().map(ProviderConfig::to_json).collect();
-        Ok(json!({ "providers": shown, "default": ProviderConfig::default_models(&providers) }))
+        let available: Vec<&ProviderProfile> = config.available_providers().collect();
+        let shown: Vec<Value> = available.iter().map(|provider| provider_json(provider)).collect();
+        let default = default_models(config, available.into_iter());
+        Ok(json!({ "providers": shown, "default": default }))
     })
     .await
 }

@@ -1,4 +1,4 @@
-//! Providers of models: those that are configured.
+//! Providers of models: those of the catalogue and of the configuration.
 
 use axum::Router;
 use axum::routing::get;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::config::show_config;
 use super::empty_answers::empty_table;
 use crate::app::AppState;
-use crate::config::{ProviderConfig, ShownConfig};
+use crate::config_response::{ShownConfig, default_models, provider_json};
 use crate::error::ApiError;
 use crate::request_scope::DirectoryRequest;
 
@@ -19,10 +19,10 @@ pub(super) fn routes() -> Router<AppState> {
 /// `GET /provider`
 async fn list(request: DirectoryRequest) -> Result<ShownConfig, ApiError> {
     show_config(request, |config| {
-        let providers = ProviderConfig::list(config)?;
-        let shown: Vec<Value> = providers.iter().map(ProviderConfig::to_json).collect();
-        let connected: Vec<&str> = providers.iter().map(|provider| provider.id.as_str()).collect();
-        let default = ProviderConfig::default_models(&providers);
+        let shown: Vec<Value> = config.providers().iter().map(provider_json).collect();
+        let connected: Vec<&str> =
+            config.available_providers().map(|provider| provider.id.as_str()).collect();
+        let default = default_models(config, config.providers().iter());
         Ok(json!({ "all": shown, "default": default, "connected": connected }))
     })
     .await

@@ -228,6 +228,7 @@ fn user_deny_rules_override_project_and_session() {
         "agent": { "build": { "permission": { "bash": "allow" } } } });
     house.write_file("opencode.json", &loose.to_string());
     house.write_file("turnstone.json", r#"{"permission": {"bash": "allow"}}"#);
+    house.trust_project();
     let session = session(&house);
     let allow = json!({ "permission": [{ "permission": "*", "pattern": "*", "action": "allow" }] });
     house.client().patch(&format!("/session/{session}"), &allow).expect(200);

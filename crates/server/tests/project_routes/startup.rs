@@ -18,6 +18,7 @@ const CONFIG: &str = r#"{
 fn server_with_config() -> ServerFixture {
     let house = ServerFixture::with_git();
     house.write_file("opencode.jsonc", CONFIG);
+    house.trust_project();
     house
 }
 
@@ -26,7 +27,10 @@ fn start_up_routes_work_without_configuration() {
     let house = ServerFixture::new();
     let get = |path: &str| house.client().get(path).expect(200);
     assert_eq!(get("/config/providers"), json!({ "providers": [], "default": {} }));
-    assert_eq!(get("/provider"), json!({ "all": [], "default": {}, "connected": [] }));
+    let providers = get("/provider");
+    assert_eq!(providers["connected"], json!([]), "no provider has a key");
+    let known = providers["all"].as_array().expect("a list").iter().map(|it| it["id"].clone());
+    assert!(known.collect::<Vec<_>>().contains(&json!("anthropic")));
     let names: Vec<Value> =
         get("/agent").as_array().expect("a list").iter().map(|a| a["name"].clone()).collect();
     assert_eq!(names, ["build", "compaction", "explore", "general", "plan", "summary", "title"]);
@@ -52,7 +56,8 @@ fn configured_provider_matches_recording_without_its_key() {
             "toolcall": true, "input": text, "output": text, "interleaved": false },
         "cost": { "input": 1, "output": 2, "cache": { "read": 0.1, "write": 0.2 } },
         "limit": { "context": 100000, "output": 8000 }, "status": "active", "options": {},
-        "headers": {}, "release_date": "", "variants": {} });
+        "headers": {}, "release_date": "", "variants": { "low": { "reasoningEffort": "low" },
+            "medium": { "reasoningEffort": "medium" }, "high": { "reasoningEffort": "high" } } });
     assert_eq!(provider["models"]["fake-1"], recorded);
     for path in ["/config", "/provider", "/config/providers", "/api/model", "/api/provider"] {
         let body = house.client().get(path);

@@ -41,6 +41,7 @@ pub(crate) fn house() -> ServerFixture {
     for words in [&["init", "-q"][..], &["add", "."], &["commit", "-q", "-m", "one"]] {
         git(&house.project(), words);
     }
+    house.trust_project();
     house
 }
 

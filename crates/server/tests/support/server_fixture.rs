@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use tokio::sync::oneshot;
+use turnstone_config::{ConfigEnvironment, ConfigSources, Configuration, TrustedFiles};
 use turnstone_core::time::EpochMillis;
 use turnstone_engine::Engine;
 use turnstone_process::GitEnvironment;
@@ -126,6 +127,19 @@ impl ServerFixture {
         let path = self.project().join(name);
         fs_err::create_dir_all(path.parent().expect("a parent")).expect("made");
         fs_err::write(path, content).expect("written");
+    }
+
+    /// Trusts the project's configuration as it is now.
+    pub(crate) fn trust_project(&self) {
+        let data = self.path.join("data");
+        let (home, project) = (self.home(), self.project());
+        let environment = ConfigEnvironment::new(&home, &home.join(".config"), &data);
+        let sources =
+            ConfigSources { environment: &environment, project: Some((&project, &project)) };
+        let config = Configuration::load(&sources).expect("a good configuration");
+        let mut trusted = TrustedFiles::read(&data).expect("read");
+        config.trust_project_files(&mut trusted);
+        trusted.write(&data).expect("written");
     }
 
     /// Waits for the baselines that requests have started.

@@ -209,6 +209,24 @@ pub(crate) const CRATES: [CrateRow; 13] = [
         ],
     },
     CrateRow {
+        name: "config",
+        purpose: "configuration of users and projects: sources, trust, secrets, providers, the catalogue of \
+                  models, agents, commands",
+        uses: &["core"],
+        boundaries: &[
+            never(&SQLITE),
+            never(&HTTP),
+            never(&ASYNC),
+            never(&PROGRAMS),
+            never(&GIT),
+            never(&CLOCK),
+            never(&RANDOMNESS),
+            never(&ENVIRONMENT),
+            never(&TERMINAL),
+            never(&SESSIONS),
+        ],
+    },
+    CrateRow {
         name: "store",
         purpose: "the database: log, projections, search, outbox, leases, recovery, salvage",
         uses: &["core"],
@@ -360,7 +378,7 @@ pub(crate) const CRATES: [CrateRow; 13] = [
         name: "engine",
         purpose: "the application: turns, tool calls and change sets, history, permissions, projects and \
                   worktrees, maintenance, recovery",
-        uses: &["core", "process", "snapshot", "store"],
+        uses: &["config", "core", "process", "snapshot", "store"],
         boundaries: &[
             never(&SQLITE),
             never(&HTTP),
@@ -445,24 +463,6 @@ pub(crate) const CRATES: [CrateRow; 13] = [
         ],
     },
     CrateRow {
-        name: "config",
-        purpose: "configuration of users and projects: sources, trust, secrets, providers, the catalogue of \
-                  models, agents, commands",
-        uses: &[],
-        boundaries: &[
-            never(&SQLITE),
-            never(&HTTP),
-            never(&ASYNC),
-            never(&PROGRAMS),
-            never(&GIT),
-            never(&CLOCK),
-            never(&RANDOMNESS),
-            never(&ENVIRONMENT),
-            never(&TERMINAL),
-            never(&SESSIONS),
-        ],
-    },
-    CrateRow {
         name: "agent",
         purpose: "the agent: models and their wires, tools, the loop that runs a prompt",
         uses: &["core", "engine", "outbound"],
@@ -478,7 +478,7 @@ pub(crate) const CRATES: [CrateRow; 13] = [
     CrateRow {
         name: "server",
         purpose: "the local HTTP API: OpenCode's routes, native routes, event streams, authentication",
-        uses: &["core", "engine", "process", "store"],
+        uses: &["config", "core", "engine", "process", "store"],
         boundaries: &[
             never(&SQLITE),
             never(&PROGRAMS),
@@ -504,7 +504,7 @@ pub(crate) const CRATES: [CrateRow; 13] = [
     CrateRow {
         name: "cli",
         purpose: "the program `turnstone`: arguments, environment, clock, output, exit codes",
-        uses: &["core", "engine", "exchange", "process", "server", "snapshot", "store"],
+        uses: &["config", "core", "engine", "exchange", "process", "server", "snapshot", "store"],
         boundaries: &[
             never(&SQLITE),
             never(&HTTP),

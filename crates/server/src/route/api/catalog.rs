@@ -5,13 +5,15 @@ use axum::http::StatusCode;
 use axum::routing::get;
 use axum::{Json, Router};
 use serde_json::Value;
+use turnstone_config::Configuration;
 
 use super::super::empty_answers::EmptyList;
 use super::location::LocatedData;
 use crate::app::AppState;
-use crate::config::{
-    AgentConfig, CommandConfig, OpenCodeConfig, ProviderConfig, ShownConfig, project_config,
+use crate::config_response::{
+    ShownConfig, agent_v2_json, command_v2_json, models_v2_json, provider_v2_json,
 };
+use crate::configuration::project_config;
 use crate::error::ApiError;
 use crate::request_scope::DirectoryRequest;
 
@@ -32,7 +34,7 @@ type LocatedConfig = Result<Json<LocatedData<ShownConfig>>, ApiError>;
 
 async fn show_config(
     request: DirectoryRequest,
-    select: impl FnOnce(&OpenCodeConfig) -> Result<Value, ApiError> + Send + 'static,
+    select: impl FnOnce(&Configuration) -> Result<Value, ApiError> + Send + 'static,
 ) -> LocatedConfig {
     request
         .in_project(|app, _, place| {
@@ -44,42 +46,33 @@ async fn show_config(
 
 /// `GET /api/agent`
 async fn agents(request: DirectoryRequest) -> LocatedConfig {
-    show_config(request, |config| {
-        Ok(AgentConfig::list(config)?.iter().map(AgentConfig::to_v2_json).collect())
-    })
-    .await
+    show_config(request, |config| Ok(config.agents().iter().map(agent_v2_json).collect())).await
 }
 
 /// `GET /api/command`
 async fn commands(request: DirectoryRequest) -> LocatedConfig {
-    show_config(request, |config| {
-        Ok(CommandConfig::list(config)?.iter().map(CommandConfig::to_v2_json).collect())
-    })
-    .await
+    show_config(request, |config| Ok(config.commands().iter().map(command_v2_json).collect())).await
 }
 
 /// `GET /api/model`
 async fn models(request: DirectoryRequest) -> LocatedConfig {
     show_config(request, |config| {
-        Ok(ProviderConfig::list(config)?.iter().flat_map(ProviderConfig::models_v2_json).collect())
+        Ok(config.available_providers().flat_map(models_v2_json).collect())
     })
     .await
 }
 
 /// `GET /api/provider`
 async fn providers(request: DirectoryRequest) -> LocatedConfig {
-    show_config(request, |config| {
-        Ok(ProviderConfig::list(config)?.iter().map(ProviderConfig::to_v2_json).collect())
-    })
-    .await
+    show_config(request, |config| Ok(config.available_providers().map(provider_v2_json).collect()))
+        .await
 }
 
 /// `GET /api/provider/{providerID}`
 async fn provider(request: DirectoryRequest, Path(id): Path<String>) -> LocatedConfig {
     show_config(request, move |config| {
-        let providers = ProviderConfig::list(config)?;
-        let found = providers.iter().find(|provider| provider.id == id);
-        found.map(ProviderConfig::to_v2_json).ok_or_else(|| {
+        let found = config.providers().iter().find(|provider| provider.id == id);
+        found.map(provider_v2_json).ok_or_else(|| {
             let message = format!("Provider not found: {id}");
             ApiError::tagged(StatusCode::NOT_FOUND, "ProviderNotFoundError", &message)
                 .with_field("providerID", id.as_str())
