@@ -14,13 +14,13 @@ use crate::model::{
 };
 use crate::settings::AgentSettings;
 use crate::settings_reader::SettingsReader;
-use crate::source::{ConfigLayer, ConfigSources, LayerOrigin, merge_tables};
+use crate::source::{ConfigSources, LayerOrigin, SettingsLayer, merge_tables};
 use crate::trust::{RestrictedKey, TrustedFiles};
 
 /// A configuration. It holds secrets: its `Debug` shows none, and [`Configuration::shown_settings`] must be redacted
 /// before it is shown.
 pub struct Configuration {
-    layers: Vec<ConfigLayer>,
+    layers: Vec<SettingsLayer>,
     environment: ConfigEnvironment,
     merged: Map<String, Value>,
     shown: Map<String, Value>,
@@ -69,7 +69,7 @@ impl Configuration {
             None => TrustedFiles::default(),
         };
         let layers = sources.read_layers(&trusted)?;
-        let of = |origin| move |layer: &ConfigLayer| layer.origin == origin;
+        let of = |origin| move |layer: &SettingsLayer| layer.origin == origin;
         let user = merge_layers(&layers, of(LayerOrigin::User), |layer| &layer.settings);
         let project = merge_layers(&layers, of(LayerOrigin::Project), |layer| &layer.settings);
         let mut merged = merge_layers(&layers, |_| true, |layer| &layer.settings);
@@ -219,6 +219,17 @@ impl Configuration {
         resolver.resolve(name, variant)
     }
 
+    /// Returns the names of the variables that may hold keys: programs that an agent starts do not get them.
+    #[must_use]
+    pub fn key_variables(&self) -> Vec<String> {
+        let mut names: Vec<String> =
+            self.providers.iter().flat_map(|it| it.variables.iter().cloned()).collect();
+        names.push("OPENCODE_AUTH_CONTENT".to_owned());
+        names.sort_unstable();
+        names.dedup();
+        names
+    }
+
     /// Returns the merged settings with `{env:…}` and `{file:…}` as they are written. Secrets that were written
     /// into a file are in it: redact it before it is shown.
     #[must_use]
@@ -229,7 +240,7 @@ impl Configuration {
     /// Returns every source, the weakest first.
     #[must_use]
     pub fn files(&self) -> Vec<ConfigFileSummary> {
-        let summary = |layer: &ConfigLayer| {
+        let summary = |layer: &SettingsLayer| {
             let line = |key: &RestrictedKey| {
                 let path: Vec<&str> = key.key.iter().map(String::as_str).collect();
                 layer.find_line(&path)
@@ -258,9 +269,9 @@ impl Configuration {
 }
 
 fn merge_layers(
-    layers: &[ConfigLayer],
-    is_wanted: impl Fn(&ConfigLayer) -> bool,
-    select: impl Fn(&ConfigLayer) -> &Map<String, Value>,
+    layers: &[SettingsLayer],
+    is_wanted: impl Fn(&SettingsLayer) -> bool,
+    select: impl Fn(&SettingsLayer) -> &Map<String, Value>,
 ) -> Map<String, Value> {
     let mut merged = Map::new();
     for layer in layers.iter().filter(|layer| is_wanted(layer)) {
@@ -321,7 +332,7 @@ fn merge_modes_and_tools(merged: &mut Map<String, Value>) {
 }
 
 fn provider_error(
-    layers: &[ConfigLayer],
+    layers: &[SettingsLayer],
     environment: &ConfigEnvironment,
     id: &str,
     wrong: &WrongField,

@@ -21,14 +21,13 @@ pub use configuration::{ConfigFileSummary, Configuration};
 pub use environment::ConfigEnvironment;
 pub use error::ConfigError;
 pub use model::{
-    AuthError, AuthFile, InterleavedReasoning, KeySource, ModelLimits, ModelName, ModelPrices,
-    ModelProfile, ModelResolutionError, ModelStatus, ModelTimeouts, PriceTier, ProviderProfile,
-    ResolvedModel, StoredKey, StoredKeyKind, TokenPrices, UsedTokens, WireKind,
+    AuthError, AuthFile, InterleavedReasoning, KeySource, ModelName, ModelPrices, ModelProfile,
+    ModelResolutionError, ModelStatus, ModelTimeouts, PriceTier, ProviderProfile, ResolvedModel,
+    StoredKey, StoredKeyKind, TokenPrices, UsedTokens, WireKind,
 };
 pub use secret::Secret;
 pub use settings::{
-    AgentSettings, CompactionSettings, FormatterSetting, HookMoment, HookSetting, McpServer,
-    McpTransport, ToolOutputLimits,
+    AgentSettings, FormatterSetting, HookMoment, HookSetting, McpServer, McpTransport,
 };
 pub use source::ConfigSources;
 pub use trust::{RestrictedKey, RestrictionReason, TrustError, TrustedFile, TrustedFiles};

@@ -3,10 +3,12 @@
 use std::path::PathBuf;
 use std::time::Duration;
 
+use turnstone_core::context::CompactionSettings;
+
 use crate::error::ConfigError;
 use crate::secret::Secret;
 use crate::settings_reader::SettingsReader;
-use crate::source::{ConfigLayer, LayerOrigin};
+use crate::source::{LayerOrigin, SettingsLayer};
 
 /// Everything that tools and the loop are set up with.
 #[derive(Clone, Debug)]
@@ -22,8 +24,10 @@ pub struct AgentSettings {
     pub subagent_depth: u32,
     /// When conversations are compacted.
     pub compaction: CompactionSettings,
-    /// How much output of a tool the model reads.
-    pub tool_output: ToolOutputLimits,
+    /// Whether the output of old tool calls is dropped from conversations.
+    pub is_pruning: bool,
+    /// How many lines and bytes of a tool's output the model reads; the rest is in a file.
+    pub tool_output: (usize, usize),
     /// Servers of further tools.
     pub mcp: Vec<McpServer>,
     /// How long a call of such a tool may take unless its server says otherwise.
@@ -38,30 +42,6 @@ pub struct AgentSettings {
     pub primary_tools: Vec<String>,
     /// True if the loop goes on after a person has refused.
     pub continues_after_refusal: bool,
-}
-
-/// When conversations are compacted.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CompactionSettings {
-    /// Compact when the conversation no longer fits.
-    pub is_automatic: bool,
-    /// Drop the output of old tool calls.
-    pub prunes: bool,
-    /// How many of the last turns are kept verbatim; nothing: as many as fit.
-    pub tail_turns: Option<u64>,
-    /// How many tokens of the last turns are kept verbatim.
-    pub preserve_recent_tokens: Option<u64>,
-    /// How many tokens are kept free.
-    pub reserved: Option<u64>,
-}
-
-/// How much output of a tool the model reads; the rest is in a file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct ToolOutputLimits {
-    /// Lines.
-    pub max_lines: u64,
-    /// Bytes.
-    pub max_bytes: u64,
 }
 
 /// A server of tools.
@@ -133,13 +113,14 @@ pub struct HookSetting {
     pub timeout: Option<Duration>,
 }
 
-const DEFAULT_OUTPUT: ToolOutputLimits = ToolOutputLimits { max_lines: 2_000, max_bytes: 50 << 10 };
+/// Lines and bytes of a tool's output that the model reads.
+const DEFAULT_OUTPUT: (usize, usize) = (2_000, 50 << 10);
 const DEFAULT_SUBAGENT_DEPTH: u64 = 1;
 
 impl AgentSettings {
     /// Reads the settings.
     pub(crate) fn read(
-        layers: &[ConfigLayer],
+        layers: &[SettingsLayer],
         settings: &SettingsReader<'_>,
         (disables_compaction, disables_pruning): (bool, bool),
     ) -> Result<Self, ConfigError> {
@@ -155,15 +136,15 @@ impl AgentSettings {
             skills.texts("paths")?;
         }
         let (formatters, are_formatters_disabled) = read_formatters(settings)?;
-        let mut compaction = read_compaction(settings)?;
-        compaction.is_automatic &= !disables_compaction;
-        compaction.prunes &= !disables_pruning;
+        let (mut compaction, is_pruning) = read_compaction(settings)?;
+        compaction.auto &= !disables_compaction;
         Ok(Self {
             instructions: located_texts(layers, &["instructions"]),
             skill_paths: located_texts(layers, &["skills", "paths"]),
             shell: settings.text("shell")?.filter(|shell| !shell.is_empty()),
             subagent_depth: u32::try_from(depth).unwrap_or(u32::MAX),
             compaction,
+            is_pruning: is_pruning && !disables_pruning,
             tool_output: read_output_limits(settings)?,
             mcp: read_mcp_servers(settings)?,
             mcp_timeout: mcp_timeout.map(Duration::from_millis),
@@ -178,7 +159,7 @@ impl AgentSettings {
 
 /// The texts of a list with the folder of the file that has them: the user's relative paths begin at the
 /// directory that is worked in, a project's at its own file.
-fn located_texts(layers: &[ConfigLayer], key: &[&str]) -> Vec<(String, Option<PathBuf>)> {
+fn located_texts(layers: &[SettingsLayer], key: &[&str]) -> Vec<(String, Option<PathBuf>)> {
     let mut located: Vec<(String, Option<PathBuf>)> = Vec::new();
     let is_united = key == ["instructions"];
     for layer in layers {
@@ -199,31 +180,31 @@ fn located_texts(layers: &[ConfigLayer], key: &[&str]) -> Vec<(String, Option<Pa
     located
 }
 
-fn read_compaction(settings: &SettingsReader<'_>) -> Result<CompactionSettings, ConfigError> {
-    let Some(table) = settings.find_table("compaction")? else {
-        return Ok(CompactionSettings {
-            is_automatic: true,
-            prunes: true,
-            tail_turns: None,
-            preserve_recent_tokens: None,
-            reserved: None,
-        });
-    };
-    Ok(CompactionSettings {
-        is_automatic: table.flag("auto")?.unwrap_or(true),
-        prunes: table.flag("prune")?.unwrap_or(true),
-        tail_turns: table.count("tail_turns")?,
+/// The settings of compactions, and whether old output is dropped.
+fn read_compaction(
+    settings: &SettingsReader<'_>,
+) -> Result<(CompactionSettings, bool), ConfigError> {
+    let usual = CompactionSettings::default();
+    let Some(table) = settings.find_table("compaction")? else { return Ok((usual, true)) };
+    let compaction = CompactionSettings {
+        auto: table.flag("auto")?.unwrap_or(usual.auto),
+        tail_turns: table.count("tail_turns")?.map(to_usize),
         preserve_recent_tokens: table.count("preserve_recent_tokens")?,
         reserved: table.count("reserved")?,
-    })
+        ..usual
+    };
+    Ok((compaction, table.flag("prune")?.unwrap_or(true)))
 }
 
-fn read_output_limits(settings: &SettingsReader<'_>) -> Result<ToolOutputLimits, ConfigError> {
+fn to_usize(count: u64) -> usize {
+    usize::try_from(count).unwrap_or(usize::MAX)
+}
+
+fn read_output_limits(settings: &SettingsReader<'_>) -> Result<(usize, usize), ConfigError> {
     let Some(table) = settings.find_table("tool_output")? else { return Ok(DEFAULT_OUTPUT) };
-    Ok(ToolOutputLimits {
-        max_lines: table.count("max_lines")?.unwrap_or(DEFAULT_OUTPUT.max_lines),
-        max_bytes: table.count("max_bytes")?.unwrap_or(DEFAULT_OUTPUT.max_bytes),
-    })
+    let (lines, bytes) = (table.count("max_lines")?, table.count("max_bytes")?);
+    let (usual_lines, usual_bytes) = DEFAULT_OUTPUT;
+    Ok((lines.map_or(usual_lines, to_usize), bytes.map_or(usual_bytes, to_usize)))
 }
 
 fn secrets(table: Vec<(String, String)>) -> Vec<(String, Secret)> {

@@ -3,19 +3,19 @@
 use serde_json::{Map, Value};
 
 use crate::error::ConfigError;
-use crate::source::ConfigLayer;
+use crate::source::SettingsLayer;
 
 /// A table of settings, and where it is.
 #[derive(Clone)]
 pub(crate) struct SettingsReader<'s> {
-    layers: &'s [ConfigLayer],
+    layers: &'s [SettingsLayer],
     table: &'s Map<String, Value>,
     path: Vec<String>,
 }
 
 impl<'s> SettingsReader<'s> {
     /// Reads the merged settings of all layers.
-    pub(crate) fn new(layers: &'s [ConfigLayer], table: &'s Map<String, Value>) -> Self {
+    pub(crate) fn new(layers: &'s [SettingsLayer], table: &'s Map<String, Value>) -> Self {
         Self { layers, table, path: Vec::new() }
     }
 

@@ -101,13 +101,18 @@ fn print_models(
         grid.add_row(&[
             name,
             model.name.clone(),
-            model.limits.context.map_or_else(unknown, format_tokens),
+            known_count(model.limits.context).map_or_else(unknown, format_tokens),
             input.map_or_else(unknown, format_price),
             output.map_or_else(unknown, format_price),
             note.to_owned(),
         ]);
     }
     ui.print_table(&grid)
+}
+
+/// A number of tokens; nothing if it is not known.
+fn known_count(count: u64) -> Option<u64> {
+    (count > 0).then_some(count)
 }
 
 fn unknown() -> String {
@@ -147,8 +152,8 @@ fn model_json((provider, model): ListedModel<'_>) -> Value {
         "model": format!("{}/{}", provider.id, model.id), "name": model.name,
         "provider": provider.name, "available": provider.is_available(),
         "wire": WireKind::of_package(package).map(WireKind::as_str), "status": model.status.as_str(),
-        "context": model.limits.context, "input_limit": model.limits.input,
-        "output_limit": model.limits.output, "reasoning": model.has_reasoning,
+        "context": known_count(model.limits.context), "input_limit": known_count(model.limits.input),
+        "output_limit": known_count(model.limits.output), "reasoning": model.has_reasoning,
         "tools": model.has_tools, "input": model.input, "output": model.output,
         "variants": variants, "cost": cost, "release_date": model.release_date,
     })

@@ -115,6 +115,12 @@ fn help_lists_every_command() {
       permission   List, explain, set and revoke permissions of agents
       forget       Permanently erase recorded file contents, such as a leaked secret
 
+    Set up agents and models:
+      models       List the models that agents can use
+      auth         Store, list and remove keys of providers
+      config       Show and check the configuration of agents and models
+      trust        Trust the configuration files of a project
+
     Work with OpenCode:
       serve        Serve the HTTP API for OpenCode clients and native clients
       import       Import sessions from OpenCode

@@ -8,7 +8,7 @@ use super::builtin_prompts::{builtin_description, builtin_prompt, working_prompt
 use crate::error::ConfigError;
 use crate::model::ModelName;
 use crate::settings_reader::SettingsReader;
-use crate::source::ConfigLayer;
+use crate::source::SettingsLayer;
 
 /// Fields of an agent that are read here; the others are options for its model.
 const KNOWN_FIELDS: [&str; 17] = [
@@ -111,7 +111,7 @@ impl AgentProfile {
 
     /// Lists all agents: the default one first, the others by name.
     pub(crate) fn list(
-        layers: &[ConfigLayer],
+        layers: &[SettingsLayer],
         settings: &SettingsReader<'_>,
         home: &str,
     ) -> Result<Vec<Self>, ConfigError> {

@@ -7,11 +7,11 @@ use turnstone_core::permission::{
 };
 
 use crate::error::ConfigError;
-use crate::source::{ConfigLayer, LayerOrigin};
+use crate::source::{LayerOrigin, SettingsLayer};
 
 /// Collects the rules of one agent.
 pub(super) fn list_agent_rules(
-    layers: &[ConfigLayer],
+    layers: &[SettingsLayer],
     home: &str,
     (name, builtin): (&str, Option<BuiltinAgent>),
 ) -> Result<Vec<PermissionRule>, ConfigError> {
@@ -39,7 +39,7 @@ pub(super) fn list_agent_rules(
 
 fn add_rules(
     rules: &mut Vec<PermissionRule>,
-    layer: &ConfigLayer,
+    layer: &SettingsLayer,
     home: &str,
     (fields, path): (&Map<String, Value>, &[&str]),
 ) -> Result<(), ConfigError> {

@@ -83,7 +83,7 @@ mod tests {
             for (name, model) in models {
                 let fields = ModelFields(model.as_object().expect("a model"));
                 let model = ModelProfile::parse(name, &fields, package).expect(name);
-                assert!(model.limits.context.is_some() && model.limits.output.is_some(), "{name}");
+                assert!(model.limits.context > 0 && model.limits.output > 0, "{name}");
                 assert!(model.prices.base.input != Some(0.0), "{name}: an unknown price is absent");
                 assert!(model.has_tools && model.release_date.is_some(), "{name}");
             }

@@ -18,7 +18,7 @@ pub(crate) use model_choice::{default_model, small_model};
 pub use model_name::ModelName;
 pub use model_prices::{ModelPrices, PriceTier, TokenPrices, UsedTokens};
 pub(crate) use model_profile::WrongField;
-pub use model_profile::{InterleavedReasoning, ModelLimits, ModelProfile, ModelStatus};
+pub use model_profile::{InterleavedReasoning, ModelProfile, ModelStatus};
 pub use provider_profile::{KeySource, ProviderProfile};
 pub(crate) use resolved_model::ModelResolver;
 pub use resolved_model::{ModelResolutionError, ModelTimeouts, ResolvedModel, WireKind};

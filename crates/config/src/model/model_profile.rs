@@ -1,21 +1,11 @@
 //! What is known about a model.
 
 use serde_json::{Map, Value};
+use turnstone_core::context::ModelLimits;
 
 use super::model_prices::{ModelPrices, TokenPrices};
 use super::model_variants::list_variants;
 use super::resolved_model::WireKind;
-
-/// How much a model takes and gives, in tokens; what is not known is absent.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct ModelLimits {
-    /// Request and answer together.
-    pub context: Option<u64>,
-    /// The request alone, where it has a limit of its own.
-    pub input: Option<u64>,
-    /// The answer.
-    pub output: Option<u64>,
-}
 
 /// Where the reasoning of earlier answers returns to the model on the chat wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -83,7 +73,7 @@ pub struct ModelProfile {
     pub input: Vec<String>,
     /// What it gives.
     pub output: Vec<String>,
-    /// How much it takes and gives.
+    /// How much it takes and gives, in tokens; 0 is unknown.
     pub limits: ModelLimits,
     /// What it costs.
     pub prices: ModelPrices,
@@ -137,14 +127,14 @@ impl ModelFields<'_> {
         }
     }
 
-    /// A count; zero, which OpenCode writes for "not known", is absent.
-    fn count(&self, path: &[&str]) -> Result<Option<u64>, WrongField> {
+    /// A count; 0 if it is not known.
+    fn count(&self, path: &[&str]) -> Result<u64, WrongField> {
         match self.value(path) {
-            None => Ok(None),
-            Some(value) => match value.as_u64() {
-                Some(count) => Ok(Some(count).filter(|count| *count > 0)),
-                None => Err(Self::wrong(path, "a whole number that is not negative")),
-            },
+            None => Ok(0),
+            Some(value) => {
+                let count = value.as_u64();
+                count.ok_or_else(|| Self::wrong(path, "a whole number that is not negative"))
+            }
         }
     }
 
@@ -204,7 +194,7 @@ impl ModelProfile {
             interleaved: InterleavedReasoning::No,
             input: vec!["text".to_owned(), "image".to_owned(), "pdf".to_owned()],
             output: vec!["text".to_owned()],
-            limits: ModelLimits { context: Some(200_000), input: None, output: Some(32_000) },
+            limits: ModelLimits { context: 200_000, input: 0, output: 32_000 },
             prices: ModelPrices { base: free, tiers: Vec::new() },
             options: Map::new(),
             variants: Vec::new(),

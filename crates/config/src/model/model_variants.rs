@@ -95,7 +95,10 @@ fn builtin_variants(
             each(efforts, &|effort| json!({ "thinking": thinking, "effort": effort }))
         }
         WireKind::Anthropic => {
-            let most = profile.limits.output.map_or(u64::MAX, |output| output.saturating_sub(1));
+            let most = match profile.limits.output {
+                0 => u64::MAX,
+                output => output.saturating_sub(1),
+            };
             let options = |budget: u64| json!({ "thinking": { "type": "enabled", "budgetTokens": budget.min(most) } });
             CLAUDE_BUDGETS.map(|(name, budget)| (name.to_owned(), options(budget))).to_vec()
         }

@@ -22,7 +22,7 @@ pub(crate) enum LayerOrigin {
 }
 
 /// One source with its settings, after references and trust were taken into account.
-pub(crate) struct ConfigLayer {
+pub(crate) struct SettingsLayer {
     /// The file, or the name of a variable.
     pub(crate) path: PathBuf,
     pub(crate) origin: LayerOrigin,
@@ -49,7 +49,11 @@ impl LayerReader<'_> {
     /// # Errors
     ///
     /// It is no JSON, no object, or a file that it names cannot be read.
-    pub(crate) fn read_json(&self, path: &Path, text: String) -> Result<ConfigLayer, ConfigError> {
+    pub(crate) fn read_json(
+        &self,
+        path: &Path,
+        text: String,
+    ) -> Result<SettingsLayer, ConfigError> {
         let is_trusted = self.is_trusted(path, &text);
         let plain = strip_comments(&text);
         if plain.trim().is_empty() {
@@ -77,7 +81,7 @@ impl LayerReader<'_> {
         path: &Path,
         text: String,
         (kind, body, name): (&str, &str, &str),
-    ) -> Result<ConfigLayer, ConfigError> {
+    ) -> Result<SettingsLayer, ConfigError> {
         let is_trusted = self.is_trusted(path, &text);
         let (mut fields, rest) =
             split_front_matter(&text).map_err(|message| ConfigError::new(path, message))?;
@@ -104,18 +108,18 @@ impl LayerReader<'_> {
         [mut settings, mut shown]: [Map<String, Value>; 2],
         is_trusted: bool,
         has_references: bool,
-    ) -> ConfigLayer {
+    ) -> SettingsLayer {
         let mut restricted = Vec::new();
         if !is_trusted {
             restricted = restrict_settings(&mut settings, has_references);
             shown.clone_from(&settings);
         }
         let (path, origin) = (path.to_owned(), self.origin);
-        ConfigLayer { path, origin, settings, shown, restricted, is_trusted, text }
+        SettingsLayer { path, origin, settings, shown, restricted, is_trusted, text }
     }
 }
 
-impl ConfigLayer {
+impl SettingsLayer {
     /// Returns the line of a key, counted from 1; nothing if it is not a key of a JSON text.
     pub(crate) fn find_line(&self, key: &[&str]) -> Option<usize> {
         find_key_line(&self.text, key)

@@ -8,7 +8,7 @@ mod source_order;
 mod substitution;
 
 pub(crate) use file_access::read_text_file;
-pub(crate) use layer::{ConfigLayer, LayerOrigin};
+pub(crate) use layer::{LayerOrigin, SettingsLayer};
 pub(crate) use merge::merge_tables;
 pub use source_order::ConfigSources;
 pub(crate) use substitution::has_reference;

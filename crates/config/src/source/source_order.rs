@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use super::file_access::SourceFolder;
-use super::layer::{ConfigLayer, LayerOrigin, LayerReader};
+use super::layer::{LayerOrigin, LayerReader, SettingsLayer};
 use crate::environment::ConfigEnvironment;
 use crate::error::ConfigError;
 use crate::trust::TrustedFiles;
@@ -37,7 +37,7 @@ impl ConfigSources<'_> {
     pub(crate) fn read_layers(
         &self,
         trusted: &TrustedFiles,
-    ) -> Result<Vec<ConfigLayer>, ConfigError> {
+    ) -> Result<Vec<SettingsLayer>, ConfigError> {
         let environment = self.environment;
         let (own, project) = (LayerOrigin::User, LayerOrigin::Project);
         let user = LayerReader { environment, origin: own, trusted };
@@ -111,7 +111,7 @@ fn project_levels((root, directory): (&Path, &Path)) -> Vec<PathBuf> {
 }
 
 struct LayerList {
-    layers: Vec<ConfigLayer>,
+    layers: Vec<SettingsLayer>,
 }
 
 impl LayerList {

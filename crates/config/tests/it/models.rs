@@ -20,7 +20,7 @@ fn usual_configuration_resolves_with_the_catalogue() {
     assert_eq!(model.wire, WireKind::Anthropic);
     assert_eq!(model.base_url, "https://api.anthropic.com/v1");
     assert_eq!(model.key.as_ref().map(|key| key.expose()), Some("key-of-variable"));
-    assert_eq!(model.profile.limits.context, Some(200_000));
+    assert_eq!(model.profile.limits.context, 200_000);
     assert_eq!(model.options(None)["thinking"]["budgetTokens"], 16_000);
     let used = UsedTokens { input: 1_000_000, output: 0, ..UsedTokens::default() };
     assert_eq!(model.profile.prices.cost(&used), Some(3.0));
@@ -127,7 +127,7 @@ fn configured_prices_replace_the_tiers_of_the_catalogue() {
     let model = fixture.load().resolve_model("openai/gpt-5.5", None).expect("resolved");
     assert!(model.profile.prices.tiers.is_empty());
     assert_eq!(model.profile.prices.base.cache_read, None);
-    assert_eq!(model.profile.limits.context, Some(1_050_000));
+    assert_eq!(model.profile.limits.context, 1_050_000);
 }
 
 #[test]

@@ -45,7 +45,7 @@ fn variables_name_files_folders_and_content() {
     let config = fixture.load();
     let all = ["a", "b", "c", "permission.bash"].map(|key| shown_value(&config, key));
     assert_eq!(all, [json!(1), json!(2), json!(3), json!("ask")]);
-    assert!(!config.settings().compaction.is_automatic && config.settings().compaction.prunes);
+    assert!(!config.settings().compaction.auto && config.settings().is_pruning);
     let helper = config.find_agent("helper").expect("an agent");
     assert_eq!((helper.mode, helper.system_prompt()), (AgentMode::Subagent, "Help."));
 }
@@ -169,7 +169,7 @@ fn settings_of_tools_are_typed() {
     let instructions =
         [("a.md".to_owned(), None), ("docs/*.md".to_owned(), Some(fixture.path("project")))];
     assert_eq!(settings.instructions, instructions);
-    assert_eq!((settings.tool_output.max_lines, settings.tool_output.max_bytes), (10, 51_200));
+    assert_eq!(settings.tool_output, (10, 51_200));
     assert_eq!(settings.mcp.len(), 2);
     let McpTransport::Local { command, environment } = &settings.mcp[0].transport else {
         panic!("a local server")

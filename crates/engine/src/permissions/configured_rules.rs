@@ -81,13 +81,13 @@ pub(super) enum RulesAgent<'a> {
 
 /// Configuration in the order in which it is read, the weakest first.
 struct ConfigLayer {
-    files: Vec<RuleFile>,
+    files: Vec<PermissionRuleFile>,
     agent_folders: Vec<PathBuf>,
     trust: LayerTrust,
 }
 
 /// One configuration file with rules.
-struct RuleFile {
+struct PermissionRuleFile {
     path: PathBuf,
     content: PermissionFile,
     is_trusted: bool,
@@ -187,7 +187,7 @@ impl RuleSettings {
             let path = PathBuf::from("OPENCODE_CONFIG_CONTENT");
             let content =
                 PermissionFile::parse(text).map_err(|error| unreadable_rules(&path, &error))?;
-            files.push(RuleFile { path, content, is_trusted: true });
+            files.push(PermissionRuleFile { path, content, is_trusted: true });
         }
         let agent_folders = self.user_agent_folders.clone();
         Ok(ConfigLayer { files, agent_folders, trust: LayerTrust::All })
@@ -309,14 +309,14 @@ fn rule_folders<'p>(directory: &'p Path, roots: &'p [String]) -> Vec<&'p Path> {
 fn read_rule_files(
     paths: impl Iterator<Item = PathBuf>,
     trust: &LayerTrust,
-) -> Result<Vec<RuleFile>> {
+) -> Result<Vec<PermissionRuleFile>> {
     let mut files = Vec::new();
     for path in paths {
         let Some(text) = read_text(&path)? else { continue };
         let content =
             PermissionFile::parse(&text).map_err(|error| unreadable_rules(&path, &error))?;
         let is_trusted = trust.covers(&path, &text);
-        files.push(RuleFile { path, content, is_trusted });
+        files.push(PermissionRuleFile { path, content, is_trusted });
     }
     Ok(files)
 }

@@ -78,10 +78,9 @@ fn connection_json(provider: &ProviderProfile) -> Value {
 }
 
 fn limit_json(model: &ModelProfile) -> Value {
-    let (context, output) = (model.limits.context, model.limits.output);
-    let mut limit = json!({ "context": context.unwrap_or(0), "output": output.unwrap_or(0) });
-    if let Some(input) = model.limits.input {
-        limit["input"] = Value::from(input);
+    let mut limit = json!({ "context": model.limits.context, "output": model.limits.output });
+    if model.limits.input > 0 {
+        limit["input"] = Value::from(model.limits.input);
     }
     limit
 }
