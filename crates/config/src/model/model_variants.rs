@@ -123,7 +123,8 @@ fn listed_efforts(fields: &ModelFields<'_>) -> Option<Vec<String>> {
     let effort = options.iter().find(|option| option["type"] == "effort");
     let values = effort.and_then(|option| option["values"].as_array());
     let values = values.into_iter().flatten().filter_map(Value::as_str);
-    Some(values.map(str::to_owned).collect())
+    // `default` is the word of sessions for no variant.
+    Some(values.filter(|value| *value != "default").map(str::to_owned).collect())
 }
 
 fn gpt_efforts(id: &str) -> &'static [&'static str] {

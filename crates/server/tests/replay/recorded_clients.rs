@@ -18,7 +18,7 @@ pub(crate) const TABLE: &[KnownDifference] = &[
     must_differ("GET /assets/*", "route", "`/site.webmanifest`, `/`"),
     must_differ("GET /server/*", "route", "`/site.webmanifest`, `/`"),
     must_differ("GET /{name}/session", "route", "`/site.webmanifest`, `/`"),
-    must_differ("GET /config/providers", "less*/variants/*", "`variants` of a model"),
+    must_differ("GET /provider", "*/all/-/models/*", "`GET /provider`, `/api/integration`"),
     must_differ("*", "more/origin", "`origin` of a fork"),
     must_differ("GET /provider/auth", "less/*", "`GET /provider/auth`"),
     must_differ("GET /global/config", "less/$schema", "`GET /global/config`"),
