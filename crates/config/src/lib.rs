@@ -22,12 +22,12 @@ pub use environment::ConfigEnvironment;
 pub use error::ConfigError;
 pub use model::{
     AuthError, AuthFile, InterleavedReasoning, KeySource, ModelName, ModelPrices, ModelProfile,
-    ModelResolutionError, ModelStatus, ModelTimeouts, PriceTier, ProviderProfile, ResolvedModel,
-    StoredKey, StoredKeyKind, TokenPrices, UsedTokens, WireKind,
+    ModelResolutionError, ModelStatus, ModelTimeouts, ModelWire, PriceTier, ProviderProfile,
+    ResolvedModel, StoredKey, StoredKeyKind, TokenPrices, UsedTokens,
 };
 pub use secret::Secret;
 pub use settings::{
-    AgentSettings, FormatterSetting, HookMoment, HookSetting, McpServer, McpTransport,
+    AgentSettings, FormatterSetting, HookSetting, HookTiming, McpServer, McpTransport,
 };
 pub use source::ConfigSources;
 pub use trust::{RestrictedKey, RestrictionReason, TrustError, TrustedFile, TrustedFiles};

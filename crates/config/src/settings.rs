@@ -93,7 +93,7 @@ pub struct FormatterSetting {
 
 /// When a hook runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum HookMoment {
+pub enum HookTiming {
     /// Before a tool call; it can refuse the call.
     BeforeTool,
     /// After a tool call.
@@ -104,7 +104,7 @@ pub enum HookMoment {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HookSetting {
     /// When it runs.
-    pub moment: HookMoment,
+    pub moment: HookTiming,
     /// The tools it runs for, with `*` and `?`.
     pub tool: String,
     /// The program and its arguments.
@@ -267,7 +267,7 @@ fn read_hooks(settings: &SettingsReader<'_>) -> Result<Vec<HookSetting>, ConfigE
     let Some(table) = settings.find_table("hooks")? else { return Ok(Vec::new()) };
     let mut hooks = Vec::new();
     for (key, moment) in
-        [("before_tool", HookMoment::BeforeTool), ("after_tool", HookMoment::AfterTool)]
+        [("before_tool", HookTiming::BeforeTool), ("after_tool", HookTiming::AfterTool)]
     {
         for fields in table.list_of_tables(key)? {
             let command = fields.texts("command")?;

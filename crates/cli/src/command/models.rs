@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use turnstone_config::{
-    Configuration, ModelProfile, ModelStatus, ProviderProfile, TokenPrices, WireKind,
+    Configuration, ModelProfile, ModelStatus, ModelWire, ProviderProfile, TokenPrices,
 };
 
 use crate::app::CliApp;
@@ -151,7 +151,7 @@ fn model_json((provider, model): ListedModel<'_>) -> Value {
     json!({
         "model": format!("{}/{}", provider.id, model.id), "name": model.name,
         "provider": provider.name, "available": provider.is_available(),
-        "wire": WireKind::of_package(package).map(WireKind::as_str), "status": model.status.as_str(),
+        "wire": ModelWire::of_package(package).map(ModelWire::as_str), "status": model.status.as_str(),
         "context": known_count(model.limits.context), "input_limit": known_count(model.limits.input),
         "output_limit": known_count(model.limits.output), "reasoning": model.has_reasoning,
         "tools": model.has_tools, "input": model.input, "output": model.output,

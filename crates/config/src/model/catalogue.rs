@@ -63,7 +63,7 @@ fn parse(path: &Path, text: &str) -> Result<Map<String, Value>, ConfigError> {
 mod tests {
     use super::*;
     use crate::model::model_profile::{ModelFields, ModelProfile};
-    use crate::model::resolved_model::WireKind;
+    use crate::model::resolved_model::ModelWire;
 
     #[test]
     fn shipped_catalogue_is_whole() {
@@ -75,7 +75,7 @@ mod tests {
         }
         for (id, provider) in &providers {
             let package = provider["npm"].as_str().expect("a package");
-            assert!(WireKind::of_package(package).is_some(), "{id}: {package}");
+            assert!(ModelWire::of_package(package).is_some(), "{id}: {package}");
             assert!(provider["env"].as_array().is_some_and(|env| !env.is_empty()), "{id}");
             assert_eq!(provider["id"].as_str(), Some(id.as_str()));
             let models = provider["models"].as_object().expect("models");

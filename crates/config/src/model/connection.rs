@@ -224,6 +224,8 @@ fn usual_address(package: &str) -> Option<&'static str> {
         "@ai-sdk/deepinfra" => "https://api.deepinfra.com/v1/openai",
         "@ai-sdk/cerebras" => "https://api.cerebras.ai/v1",
         "@ai-sdk/togetherai" => "https://api.together.xyz/v1",
+        "@ai-sdk/perplexity" => "https://api.perplexity.ai",
+        "@ai-sdk/vercel" => "https://api.v0.dev/v1",
         _ => return None,
     })
 }

@@ -21,4 +21,4 @@ pub(crate) use model_profile::WrongField;
 pub use model_profile::{InterleavedReasoning, ModelProfile, ModelStatus};
 pub use provider_profile::{KeySource, ProviderProfile};
 pub(crate) use resolved_model::ModelResolver;
-pub use resolved_model::{ModelResolutionError, ModelTimeouts, ResolvedModel, WireKind};
+pub use resolved_model::{ModelResolutionError, ModelTimeouts, ModelWire, ResolvedModel};

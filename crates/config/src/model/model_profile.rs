@@ -5,7 +5,7 @@ use turnstone_core::context::ModelLimits;
 
 use super::model_prices::{ModelPrices, TokenPrices};
 use super::model_variants::list_variants;
-use super::resolved_model::WireKind;
+use super::resolved_model::ModelWire;
 
 /// Where the reasoning of earlier answers returns to the model on the chat wire.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -210,7 +210,7 @@ impl ModelProfile {
         provider_package: &str,
     ) -> Result<Self, WrongField> {
         let package = fields.text(&["provider", "npm"])?;
-        let wire = WireKind::of_package(package.as_deref().unwrap_or(provider_package));
+        let wire = ModelWire::of_package(package.as_deref().unwrap_or(provider_package));
         let api_id = fields.text(&["id"])?.unwrap_or_else(|| id.to_owned());
         let cost = fields.table(&["cost"])?;
         let prices = ModelPrices::parse(&cost).map_err(|key| WrongField {

@@ -6,7 +6,7 @@
 use serde_json::{Map, Value, json};
 
 use super::model_profile::{ModelFields, ModelProfile, WrongField};
-use super::resolved_model::WireKind;
+use super::resolved_model::ModelWire;
 use crate::source::merge_tables;
 
 type Options = Map<String, Value>;
@@ -23,7 +23,7 @@ const FIRST_ADAPTIVE_CLAUDE: (u32, u32) = (4, 6);
 /// Returns the options that every request to a model has, and its variants.
 pub(super) fn list_variants(
     profile: &ModelProfile,
-    wire: Option<WireKind>,
+    wire: Option<ModelWire>,
     fields: &ModelFields<'_>,
 ) -> Result<(Options, Variants), WrongField> {
     let builtin = match wire {
@@ -64,7 +64,7 @@ fn into_map(value: Value) -> Options {
 
 fn builtin_variants(
     profile: &ModelProfile,
-    wire: WireKind,
+    wire: ModelWire,
     fields: &ModelFields<'_>,
 ) -> Vec<(String, Value)> {
     let id = profile.api_id.as_str();
@@ -74,27 +74,27 @@ fn builtin_variants(
     };
     let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
     match wire {
-        WireKind::Chat => {
+        ModelWire::Chat => {
             let efforts = match &listed {
                 Some(efforts) => efforts.clone(),
                 None => named(&["low", "medium", "high"]),
             };
             each(efforts, &|effort| json!({ "reasoningEffort": effort }))
         }
-        WireKind::Responses => {
+        ModelWire::Responses => {
             let efforts = listed.unwrap_or_else(|| named(gpt_efforts(id)));
             each(
                 efforts,
                 &|effort| json!({ "reasoningEffort": effort, "reasoningSummary": "auto" }),
             )
         }
-        WireKind::Anthropic if is_adaptive_claude(id) => {
+        ModelWire::Anthropic if is_adaptive_claude(id) => {
             let usual = || named(&["low", "medium", "high", "max"]);
             let efforts = listed.filter(|efforts| !efforts.is_empty()).unwrap_or_else(usual);
             let thinking = json!({ "type": "adaptive", "display": "summarized" });
             each(efforts, &|effort| json!({ "thinking": thinking, "effort": effort }))
         }
-        WireKind::Anthropic => {
+        ModelWire::Anthropic => {
             let most = match profile.limits.output {
                 0 => u64::MAX,
                 output => output.saturating_sub(1),
@@ -102,18 +102,18 @@ fn builtin_variants(
             let options = |budget: u64| json!({ "thinking": { "type": "enabled", "budgetTokens": budget.min(most) } });
             CLAUDE_BUDGETS.map(|(name, budget)| (name.to_owned(), options(budget))).to_vec()
         }
-        WireKind::Gemini if id.contains("gemini-2.5") => {
+        ModelWire::Gemini if id.contains("gemini-2.5") => {
             let options = |budget: u64| json!({ "thinkingConfig": { "includeThoughts": true, "thinkingBudget": budget } });
             GEMINI_BUDGETS.map(|(name, budget)| (name.to_owned(), options(budget))).to_vec()
         }
-        WireKind::Gemini => {
+        ModelWire::Gemini => {
             let efforts = listed.unwrap_or_else(|| named(&["low", "high"]));
             each(
                 efforts,
                 &|effort| json!({ "thinkingConfig": { "includeThoughts": true, "thinkingLevel": effort } }),
             )
         }
-        WireKind::Scripted => Vec::new(),
+        ModelWire::Scripted => Vec::new(),
     }
 }
 
@@ -148,20 +148,20 @@ fn is_adaptive_claude(id: &str) -> bool {
 }
 
 /// Options that every request to a model of a family has unless the configuration says otherwise.
-fn default_options(id: &str, wire: WireKind) -> Value {
+fn default_options(id: &str, wire: ModelWire) -> Value {
     match wire {
-        WireKind::Responses if id.starts_with("gpt-5.") && !id.contains("chat") => {
+        ModelWire::Responses if id.starts_with("gpt-5.") && !id.contains("chat") => {
             let verbosity = if id.contains("codex") { "medium" } else { "low" };
             json!({ "reasoningEffort": "medium", "reasoningSummary": "auto", "textVerbosity": verbosity })
         }
-        WireKind::Responses if id.starts_with("gpt-5") && !id.contains("chat") => {
+        ModelWire::Responses if id.starts_with("gpt-5") && !id.contains("chat") => {
             json!({ "reasoningEffort": "medium", "reasoningSummary": "auto" })
         }
-        WireKind::Gemini if id.contains("gemini-3") => {
+        ModelWire::Gemini if id.contains("gemini-3") => {
             json!({ "thinkingConfig": { "includeThoughts": true, "thinkingLevel": "high" } })
         }
-        WireKind::Gemini => json!({ "thinkingConfig": { "includeThoughts": true } }),
-        WireKind::Chat | WireKind::Responses | WireKind::Anthropic | WireKind::Scripted => {
+        ModelWire::Gemini => json!({ "thinkingConfig": { "includeThoughts": true } }),
+        ModelWire::Chat | ModelWire::Responses | ModelWire::Anthropic | ModelWire::Scripted => {
             json!({})
         }
     }

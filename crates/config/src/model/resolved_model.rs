@@ -19,7 +19,7 @@ const SCRIPTED: &str = "scripted";
 
 /// The protocol that a model speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WireKind {
+pub enum ModelWire {
     /// OpenAI-compatible chat completions.
     Chat,
     /// OpenAI's responses.
@@ -32,7 +32,7 @@ pub enum WireKind {
     Scripted,
 }
 
-impl WireKind {
+impl ModelWire {
     /// Returns the wire of a package of the AI SDK; nothing if it is not supported.
     #[must_use]
     pub fn of_package(package: &str) -> Option<Self> {
@@ -44,7 +44,9 @@ impl WireKind {
             | "@ai-sdk/cerebras"
             | "@ai-sdk/togetherai"
             | "@ai-sdk/mistral"
-            | "@ai-sdk/xai" => Self::Chat,
+            | "@ai-sdk/xai"
+            | "@ai-sdk/perplexity"
+            | "@ai-sdk/vercel" => Self::Chat,
             "@ai-sdk/openai" | "@ai-sdk/azure" => Self::Responses,
             "@ai-sdk/anthropic" => Self::Anthropic,
             "@ai-sdk/google" => Self::Gemini,
@@ -82,7 +84,7 @@ pub struct ResolvedModel {
     /// The name by which it was chosen.
     pub name: ModelName,
     /// The protocol it speaks.
-    pub wire: WireKind,
+    pub wire: ModelWire,
     /// The package that the configuration names for the wire: services differ in small things.
     pub package: String,
     /// What requests begin with, version included: `https://api.anthropic.com/v1`. Empty for scripts.
@@ -125,7 +127,7 @@ impl ResolvedModel {
     fn scripted(name: ModelName) -> Self {
         let profile = ModelProfile::scripted(&name.model);
         Self {
-            wire: WireKind::Scripted,
+            wire: ModelWire::Scripted,
             package: SCRIPTED.to_owned(),
             base_url: String::new(),
             key: None,
@@ -271,7 +273,7 @@ impl ModelResolver<'_> {
             }
         }
         let package = profile.package.clone().unwrap_or_else(|| provider.package.clone());
-        let wire = WireKind::of_package(&package).ok_or_else(|| {
+        let wire = ModelWire::of_package(&package).ok_or_else(|| {
             let provider = provider.id.clone();
             ModelResolutionError::UnsupportedPackage { provider, package: package.clone() }
         })?;

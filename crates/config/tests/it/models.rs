@@ -1,7 +1,7 @@
 //! Models: what a name resolves to, and which model answers if nobody names one.
 
 use serde_json::{Value, json};
-use turnstone_config::{KeySource, ModelName, ModelResolutionError, UsedTokens, WireKind};
+use turnstone_config::{KeySource, ModelName, ModelResolutionError, ModelWire, UsedTokens};
 
 use crate::fixture::ConfigFixture;
 
@@ -17,7 +17,7 @@ fn usual_configuration_resolves_with_the_catalogue() {
     assert_eq!(config.default_model(None), Some(name("anthropic/claude-sonnet-4-5")));
     let model =
         config.resolve_model("anthropic/claude-sonnet-4-5", Some("high")).expect("resolved");
-    assert_eq!(model.wire, WireKind::Anthropic);
+    assert_eq!(model.wire, ModelWire::Anthropic);
     assert_eq!(model.base_url, "https://api.anthropic.com/v1");
     assert_eq!(model.key.as_ref().map(|key| key.expose()), Some("key-of-variable"));
     assert_eq!(model.profile.limits.context, 200_000);
@@ -88,7 +88,7 @@ fn connection_settings_are_read() {
     );
     let config = fixture.load();
     let model = config.resolve_model("p/m", Some("v")).expect("resolved");
-    assert_eq!((model.wire, model.profile.api_id.as_str()), (WireKind::Responses, "real"));
+    assert_eq!((model.wire, model.profile.api_id.as_str()), (ModelWire::Responses, "real"));
     assert_eq!(model.timeouts.request, None);
     assert_eq!(model.timeouts.header.map(|it| it.as_millis()), Some(1_000));
     assert_eq!(model.timeouts.chunk.map(|it| it.as_millis()), Some(2_000));
@@ -167,7 +167,7 @@ fn whitelists_blacklists_and_selections_limit_providers() {
 fn scripted_model_needs_neither_key_nor_address() {
     let config = ConfigFixture::new().load();
     let model = config.resolve_model("scripted/demo/a.json", None).expect("resolved");
-    assert_eq!((model.wire, model.name.model.as_str()), (WireKind::Scripted, "demo/a.json"));
+    assert_eq!((model.wire, model.name.model.as_str()), (ModelWire::Scripted, "demo/a.json"));
     let used = UsedTokens { input: 5, output: 5, ..UsedTokens::default() };
     assert_eq!(model.profile.prices.cost(&used), Some(0.0));
 }

@@ -1,7 +1,7 @@
 //! Sources: their order, what is merged, and how mistakes are reported.
 
 use serde_json::json;
-use turnstone_config::{AgentMode, HookMoment, McpTransport};
+use turnstone_config::{AgentMode, HookTiming, McpTransport};
 
 use crate::fixture::{ConfigFixture, shown_value};
 
@@ -177,7 +177,7 @@ fn settings_of_tools_are_typed() {
     assert_eq!((command.len(), environment[0].1.expose()), (2, "v"));
     assert!(!settings.mcp[1].is_enabled);
     assert_eq!(settings.formatters[0].extensions, [".rs"]);
-    assert_eq!(settings.hooks[0].moment, HookMoment::AfterTool);
+    assert_eq!(settings.hooks[0].moment, HookTiming::AfterTool);
     assert!(settings.continues_after_refusal);
     assert_eq!((settings.subagent_depth, settings.primary_tools.len()), (2, 1));
     assert!(!format!("{settings:?}").contains("\"v\""), "secrets are not printed");
