@@ -10,6 +10,7 @@ mod file_content;
 mod gemini;
 mod http_provider;
 mod json_merge;
+mod page_fetch;
 mod provider_failure;
 mod provider_settings;
 mod responses;
@@ -17,5 +18,6 @@ mod scripted;
 mod tool_schema;
 mod wire_format;
 
+pub use page_fetch::PublicPageFetcher;
 pub use provider_settings::{ProviderSettings, ProviderTimeouts, WireKind};
 pub use scripted::{ScriptError, ScriptedProvider};

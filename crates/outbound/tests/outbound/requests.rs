@@ -1,6 +1,6 @@
 //! Requests to servers on this machine.
 
-use std::io;
+use std::io::{self, Read, Write};
 use std::net::TcpListener;
 use std::sync::Arc;
 use std::time::Duration;
@@ -272,6 +272,36 @@ fn requests_go_through_the_proxy_except_to_listed_hosts() {
     assert!(request.header("proxy-authorization").is_some());
     let direct = read_text(&client, get("http://direct.invalid/".to_owned()));
     assert!(matches!(direct, Err(OutboundError::Connect { .. })), "{direct:?}");
+}
+
+/// Serves one connection of SOCKS 5 and returns the host that the client asked for.
+fn serve_socks(listener: &TcpListener) -> io::Result<String> {
+    let (mut stream, _) = listener.accept()?;
+    let mut greeting = [0; 2];
+    stream.read_exact(&mut greeting)?;
+    stream.read_exact(&mut vec![0; usize::from(greeting[1])])?;
+    stream.write_all(&[5, 0])?;
+    let mut request = [0; 5];
+    stream.read_exact(&mut request)?;
+    let mut host = vec![0; usize::from(request[4])];
+    stream.read_exact(&mut host)?;
+    stream.read_exact(&mut [0; 2])?;
+    stream.write_all(&[5, 0, 0, 1, 0, 0, 0, 0, 0, 0])?;
+    serve_connection(&mut stream, |_| ServerReply::json(200, "over SOCKS"))?;
+    Ok(String::from_utf8_lossy(&host).into_owned())
+}
+
+#[test]
+fn a_socks_proxy_resolves_names_itself() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("socks5h://{}", listener.local_addr().unwrap());
+    let proxies = ProxySettings { all: Some(url), ..ProxySettings::default() };
+    let settings = HttpClientSettings { proxies, ..HttpClientSettings::new("test") };
+    let client = HttpClient::new(settings).unwrap();
+    let server = std::thread::spawn(move || serve_socks(&listener));
+    let text = read_text(&client, get("http://model.invalid/".to_owned())).unwrap();
+    assert_eq!(text, "over SOCKS");
+    assert_eq!(server.join().unwrap().unwrap(), "model.invalid");
 }
 
 /// Serves TLS connections for localhost, signed by the authority of the tests.
