@@ -23,49 +23,6 @@ pub enum WireKind {
     Gemini,
 }
 
-impl WireKind {
-    /// Returns the wire that a package of OpenCode's configuration stands for, if it is known.
-    #[must_use]
-    pub fn find_by_package(npm: &str) -> Option<Self> {
-        match npm {
-            "@ai-sdk/openai" | "@ai-sdk/azure" => Some(Self::Responses),
-            "@ai-sdk/anthropic" => Some(Self::AnthropicMessages),
-            "@ai-sdk/google" => Some(Self::Gemini),
-            "@ai-sdk/openai-compatible"
-            | "@openrouter/ai-sdk-provider"
-            | "@ai-sdk/groq"
-            | "@ai-sdk/deepinfra"
-            | "@ai-sdk/cerebras"
-            | "@ai-sdk/togetherai"
-            | "@ai-sdk/mistral"
-            | "@ai-sdk/xai"
-            | "@ai-sdk/perplexity"
-            | "@ai-sdk/vercel" => Some(Self::ChatCompletions),
-            _ => None,
-        }
-    }
-
-    /// Returns the address of the service that a package stands for, if it has one.
-    #[must_use]
-    pub fn find_default_url(npm: &str) -> Option<&'static str> {
-        match npm {
-            "@ai-sdk/openai" => Some("https://api.openai.com/v1"),
-            "@ai-sdk/anthropic" => Some("https://api.anthropic.com/v1"),
-            "@ai-sdk/google" => Some("https://generativelanguage.googleapis.com/v1beta"),
-            "@openrouter/ai-sdk-provider" => Some("https://openrouter.ai/api/v1"),
-            "@ai-sdk/groq" => Some("https://api.groq.com/openai/v1"),
-            "@ai-sdk/deepinfra" => Some("https://api.deepinfra.com/v1/openai"),
-            "@ai-sdk/cerebras" => Some("https://api.cerebras.ai/v1"),
-            "@ai-sdk/togetherai" => Some("https://api.together.xyz/v1"),
-            "@ai-sdk/mistral" => Some("https://api.mistral.ai/v1"),
-            "@ai-sdk/xai" => Some("https://api.x.ai/v1"),
-            "@ai-sdk/perplexity" => Some("https://api.perplexity.ai"),
-            "@ai-sdk/vercel" => Some("https://api.v0.dev/v1"),
-            _ => None,
-        }
-    }
-}
-
 /// How long a provider may take.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ProviderTimeouts {
