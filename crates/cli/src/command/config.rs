@@ -148,7 +148,9 @@ fn unsupported_settings(
 ) -> Vec<(&'static str, &'static str)> {
     let is_set = |wanted: &str| {
         let restricted = files.iter().flat_map(|file| &file.restricted);
-        config.shown_settings().contains_key(wanted)
+        // `false` asks for nothing.
+        let setting = config.shown_settings().get(wanted);
+        setting.is_some_and(|setting| setting != &Value::Bool(false))
             || restricted.clone().any(|(key, _)| key.key == [wanted])
     };
     UNSUPPORTED.into_iter().filter(|(key, _)| is_set(key)).collect()
