@@ -5,7 +5,6 @@ use std::path::Path;
 use turnstone_config::{
     AuthError, ConfigEnvironment, ConfigError, ConfigSources, Configuration, TrustError,
 };
-use turnstone_core::permission::CallerRole;
 
 use crate::app::CliApp;
 use crate::error::CliError;
@@ -60,19 +59,4 @@ pub(crate) fn load_configuration(
     let project = Some((Path::new(&location.root), real.as_path()));
     let config = Configuration::load(&ConfigSources { environment: &environment, project })?;
     Ok((config, location.root))
-}
-
-/// Refuses what only a person may do.
-///
-/// # Errors
-///
-/// [`CliError::Refused`] if an agent runs this program.
-pub(crate) fn require_person(app: &CliApp, action: &str) -> Result<(), CliError> {
-    match app.role() {
-        CallerRole::Person => Ok(()),
-        CallerRole::Runner | CallerRole::Tool | CallerRole::Named => Err(CliError::Refused {
-            what: format!("an agent cannot {action}"),
-            hint: Some("run the command yourself, outside of the agent's session".to_owned()),
-        }),
-    }
 }

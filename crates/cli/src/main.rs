@@ -5,6 +5,7 @@
 
 mod app;
 mod args;
+mod caller_check;
 mod clock;
 mod command;
 mod config_file;

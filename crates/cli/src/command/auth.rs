@@ -6,7 +6,8 @@ use turnstone_config::{
 };
 
 use crate::app::CliApp;
-use crate::configuration::{config_environment, require_person};
+use crate::caller_check::require_person;
+use crate::configuration::config_environment;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::text;

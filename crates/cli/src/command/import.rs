@@ -10,8 +10,8 @@ use turnstone_exchange::{
 };
 use turnstone_store::{Actor, Context, StoreError};
 
-use super::permission::require_person;
 use crate::app::CliApp;
+use crate::caller_check::require_person;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::number_format;
@@ -60,7 +60,7 @@ const NOT_IN_EFFECT: &str = "not in effect; import again with --trust to activat
 /// [`CliError::Source`] and [`CliError::Import`]; [`CliError::Refused`] if a tool uses --trust.
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<ProgramExit, CliError> {
     if args.trust {
-        require_person(app)?;
+        require_person(app, "import with --trust")?;
     }
     let found = match &args.source {
         Some(source) => source.clone(),

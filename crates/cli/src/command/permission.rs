@@ -3,8 +3,7 @@
 use serde_json::json;
 use turnstone_core::model::{PermissionAsk, PermissionReply, RequestBody, RequestId, UserRequest};
 use turnstone_core::permission::{
-    CallerRole, GateCaller, GatedOperation, PermissionRule, RuleAction, RuleExplanation,
-    decide_gate,
+    GateCaller, GatedOperation, PermissionRule, RuleAction, RuleExplanation, decide_gate,
 };
 use turnstone_core::redact::redact_text;
 use turnstone_engine::{EffectiveRules, PermissionError, RuleSubject};
@@ -12,6 +11,7 @@ use turnstone_store::WriteOutcome;
 
 use super::todo::find_session_or_newest;
 use crate::app::CliApp;
+use crate::caller_check::require_person;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
@@ -195,7 +195,7 @@ fn revoke(
     (permission, pattern): (&str, &str),
     project: Option<&IdPrefix>,
 ) -> Result<ProgramExit, CliError> {
-    require_person(app)?;
+    require_person(app, "revoke approvals")?;
     let (engine, ctx) = (app.open_engine()?, app.context());
     let store = engine.store();
     let project = project_flag::resolve_project_or_current(app, &engine, &ctx, project)?;
@@ -357,7 +357,7 @@ fn reply(
     answer: PermissionAnswer,
     message: Option<&str>,
 ) -> Result<ProgramExit, CliError> {
-    require_person(app)?;
+    require_person(app, "answer requests")?;
     let (engine, ctx) = (app.open_engine()?, app.context());
     let waiting =
         engine.permissions().pending(&ctx, None)?.into_iter().filter_map(permission_request);
@@ -399,7 +399,7 @@ fn set(
     rule: &PermissionRule,
     project: Option<&IdPrefix>,
 ) -> Result<ProgramExit, CliError> {
-    require_person(app)?;
+    require_person(app, "change rules")?;
     let (engine, ctx) = (app.open_engine()?, app.context());
     let project = project_flag::resolve_project_or_current(app, &engine, &ctx, project)?;
     engine.permissions().rules().set(&ctx, &project, rule)?;
@@ -418,7 +418,7 @@ fn unset(
     rule: &PermissionRule,
     project: Option<&IdPrefix>,
 ) -> Result<ProgramExit, CliError> {
-    require_person(app)?;
+    require_person(app, "change rules")?;
     let (engine, ctx) = (app.open_engine()?, app.context());
     let project = project_flag::resolve_project_or_current(app, &engine, &ctx, project)?;
     let label = format!("{} {:?}", rule.permission, rule.pattern);
@@ -438,15 +438,4 @@ fn unset(
         ui.print_note(&text::sanitize_line(&format!("removed the rule for {label}")));
     }
     Ok(ProgramExit::Ok)
-}
-
-/// Only people set rules and answer requests: a tool could otherwise grant itself anything (R37).
-pub(crate) fn require_person(app: &CliApp) -> Result<(), CliError> {
-    match app.role() {
-        CallerRole::Person => Ok(()),
-        CallerRole::Tool | CallerRole::Runner | CallerRole::Named => Err(CliError::Refused {
-            what: "only a person can do this, not a command that an agent runs".to_owned(),
-            hint: Some("run it in your own terminal".to_owned()),
-        }),
-    }
 }

@@ -7,7 +7,8 @@ use turnstone_config::{Configuration, TrustedFiles};
 
 use super::config::restricted_lines;
 use crate::app::CliApp;
-use crate::configuration::{load_configuration, require_person};
+use crate::caller_check::require_person;
+use crate::configuration::load_configuration;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::number_format::format_counted;

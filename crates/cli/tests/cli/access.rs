@@ -24,10 +24,15 @@ use Check::{Gate, Open, Person, Reads};
 
 /// The command, the check, and the arguments it is tried with.
 const ROWS: &[(&str, Check, &[&str])] = &[
+    ("auth list", Reads, &[]),
+    ("auth remove", Person, &["anthropic"]),
+    ("auth set", Person, &["anthropic"]),
     ("checkpoint", Gate, &["noon"]),
     ("checkpoint list", Reads, &[]),
     ("checkpoint remove", Gate, &["noon"]),
     ("completions", Reads, &[]),
+    ("config check", Reads, &[]),
+    ("config show", Reads, &[]),
     ("db backup", Reads, &[]),
     ("db compact", Open, &[]),
     ("db path", Reads, &[]),
@@ -42,6 +47,7 @@ const ROWS: &[(&str, Check, &[&str])] = &[
     ("jump", Gate, &["noon"]),
     ("log", Reads, &[]),
     ("man", Reads, &[]),
+    ("models", Reads, &[]),
     ("permission explain", Reads, &[]),
     ("permission list", Reads, &[]),
     ("permission pending", Reads, &[]),
@@ -80,6 +86,7 @@ const ROWS: &[(&str, Check, &[&str])] = &[
     ("todo list", Reads, &[]),
     ("todo set", Open, &[]),
     ("tour", Open, &[]),
+    ("trust", Person, &["--yes"]),
     ("undo", Gate, &[]),
     ("worktree create", Open, &[]),
     ("worktree list", Reads, &[]),

@@ -339,5 +339,9 @@ fn hint_of_a_conflict_does_not_remove_the_only_copy() {
 
     assert_eq!((ran.code, read_text(&case, "q")), (4, "old\n".to_owned()), "{ran:?}");
     assert!(!ran.err.contains("restore") || !ran.err.contains(" q`"), "{}", ran.err);
-    assert!(ran.err.contains("q was not changed; move it"), "{}", ran.err);
+    assert!(
+        ran.err.contains("q was not changed; move the file in the place of the original"),
+        "{}",
+        ran.err
+    );
 }

@@ -5,7 +5,7 @@ use turnstone_core::id::SessionId;
 
 use super::subcommands::session_json;
 use crate::app::CliApp;
-use crate::command::permission::require_person;
+use crate::caller_check::require_person;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::id_prefix::IdPrefix;
@@ -38,7 +38,7 @@ pub(super) fn archive(
     args: &ArchiveArgs,
 ) -> Result<ProgramExit, CliError> {
     // Undo data of archived sessions expires first, so a tool must not archive.
-    require_person(app)?;
+    require_person(app, "archive sessions")?;
     set_archived(ui, app, &args.sessions, Some(&Number::from(app.now().0)))
 }
 

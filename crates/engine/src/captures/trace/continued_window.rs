@@ -7,14 +7,16 @@ use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::{ffi::OsStr, io};
 
-use turnstone_core::change::{BoundedPaths, FileChange};
+use turnstone_core::change::{BoundedPaths, FileChange, PathImage, UncoveredReason};
 use turnstone_core::id::ChangeId;
 use turnstone_core::rel_path::RelPath;
 use turnstone_process::trace::{Touch, TouchKind, TouchParent, TouchTarget, TraceLog};
 use turnstone_store::ChangeSetRow;
 
 use super::TraceFiles;
-use super::traced_window::{AttributedChanges, TracedWindow, attribute_touched, find_defect};
+use super::traced_window::{
+    AttributedChanges, TracedWindow, attribute_touched, find_defect, list_still_open, root_paths,
+};
 
 impl TraceFiles {
     /// Has the trace of a command that ended count for the change set that continues its window. The processes that
@@ -54,6 +56,7 @@ impl TraceFiles {
             let why = "its beginning is not known".to_owned();
             return AttributedChanges::untraced(Vec::new(), why);
         };
+        let changes = with_own_open_files(window, &log, changes);
         let mut touches = list_open_files(&log);
         touches.extend_from_slice(log.touches_after_command());
         let mut found = attribute_touched(window, opened, changes, &touches);
@@ -74,6 +77,27 @@ impl TraceFiles {
         found.is_traced = found.report.untraced.is_none();
         found
     }
+}
+
+/// The content at the end of the command of files that these processes themselves had open for writing: for a
+/// capture, such a file may be one that a stranger is saving.
+fn with_own_open_files(
+    window: &TracedWindow<'_>,
+    log: &TraceLog,
+    mut changes: Vec<FileChange>,
+) -> Vec<FileChange> {
+    let own = list_still_open(&root_paths(window), log);
+    let is_masked = |change: &&mut FileChange| {
+        change.before == PathImage::Uncovered { reason: UncoveredReason::Changing }
+            && own.binary_search(&change.path).is_ok()
+    };
+    for change in changes.iter_mut().filter(is_masked) {
+        // What cannot be read stays unknown.
+        if let Ok(before) = window.handle.reader().path_image(window.before, &change.path) {
+            change.before = before;
+        }
+    }
+    changes
 }
 
 /// The files that the processes had open when the command ended: to write these they need no further call.

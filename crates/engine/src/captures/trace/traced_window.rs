@@ -196,7 +196,7 @@ fn list_uncovered(
 }
 
 /// The files of the root that processes which live on have open for writing.
-fn list_still_open(roots: &RootPaths, log: &TraceLog) -> Vec<RelPath> {
+pub(super) fn list_still_open(roots: &RootPaths, log: &TraceLog) -> Vec<RelPath> {
     let files = log.remaining.iter().filter_map(|process| process.open_for_writing.as_ref());
     let found: BTreeSet<RelPath> = files.flatten().filter_map(|path| roots.named(path)).collect();
     found.into_iter().collect()
