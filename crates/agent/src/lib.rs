@@ -1,5 +1,6 @@
 //! The agent: models and their wires, tools, and the loop that runs a prompt.
 
+pub mod configuration;
 pub mod model;
 pub mod run;
 pub mod tool;

@@ -12,6 +12,7 @@ use crate::model::{
     AuthFile, Catalogue, ModelName, ModelResolutionError, ModelResolver, ProviderProfile,
     ProviderViews, ResolvedModel, WrongField, catalogue_path, default_model, small_model,
 };
+use crate::secret::Secret;
 use crate::settings::AgentSettings;
 use crate::settings_reader::SettingsReader;
 use crate::source::{ConfigSources, LayerOrigin, SettingsLayer, merge_tables};
@@ -228,6 +229,14 @@ impl Configuration {
         names.sort_unstable();
         names.dedup();
         names
+    }
+
+    /// Returns the keys of all providers, stored and configured, and what their headers hold: programs that an agent
+    /// starts get no variable with such a value.
+    #[must_use]
+    pub fn key_values(&self) -> Vec<Secret> {
+        let stored = self.auth.list().into_iter().filter_map(|entry| entry.key.clone());
+        stored.chain(self.views.written_secrets()).collect()
     }
 
     /// Returns the merged settings with `{env:…}` and `{file:…}` as they are written. Secrets that were written

@@ -29,5 +29,5 @@ pub use secret::Secret;
 pub use settings::{
     AgentSettings, FormatterSetting, HookSetting, HookTiming, McpServer, McpTransport,
 };
-pub use source::ConfigSources;
+pub use source::{ConfigSources, MarkdownFile, SourceFolder};
 pub use trust::{RestrictedKey, RestrictionReason, TrustError, TrustedFile, TrustedFiles};

@@ -15,7 +15,7 @@ use super::bounded_output::spill_path;
 use super::file_change::file_failure;
 use super::{CommandSettings, FileFormatter, ToolError, ToolHost, ToolOutputLimits};
 
-/// How long a hook or a formatter may take.
+/// How long a hook or a formatter may take unless its setting says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// What is read of its output.
 const OUTPUT_LIMITS: ToolOutputLimits = ToolOutputLimits { lines: 200, bytes: 8 << 10 };
@@ -33,6 +33,8 @@ pub struct HookCommand {
     pub words: Vec<String>,
     /// Variables that it gets besides those of every command.
     pub environment: Vec<(String, String)>,
+    /// How long it may take; a minute if nothing else is set.
+    pub timeout: Option<Duration>,
 }
 
 /// When a hook runs.
@@ -69,7 +71,7 @@ pub struct CommandFormatter {
 ///
 /// # Errors
 ///
-/// The hook could not be started, exited with another code than 0, or took longer than a minute; with its output.
+/// The hook could not be started, exited with another code than 0, or took too long; with its output.
 pub fn run_hook(
     host: &dyn ToolHost,
     commands: &CommandSettings,
@@ -99,6 +101,7 @@ fn run_command(
     command: &HookCommand,
     access: ToolFileAccess,
 ) -> Result<(), String> {
+    let limit = command.timeout.unwrap_or(TIMEOUT);
     let Some((program, args)) = command.words.split_first() else {
         return Err("it has no command".to_owned());
     };
@@ -116,7 +119,7 @@ fn run_command(
         grace: GRACE,
     };
     let output = CommandOutput::new(OUTPUT_LIMITS, &spill_path(host).with_extension("hook"));
-    let ran = run_watched(host, &command, TIMEOUT, (&output, None));
+    let ran = run_watched(host, &command, limit, (&output, None));
     let (report, stop) = ran.map_err(|error| error.to_string())?;
     match (report.end, stop) {
         (CallCommandEnd::Exited(CommandExit::Code(0)), None) => Ok(()),

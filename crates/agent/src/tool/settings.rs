@@ -1,6 +1,7 @@
 //! What the built-in tools need besides their host.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ pub struct ToolSettings {
 }
 
 /// How commands are run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct CommandSettings {
     /// How this program is started again to watch over a command.
     pub supervisor: SupervisorProgram,
@@ -40,6 +41,15 @@ pub struct CommandSettings {
     pub secrets: Vec<String>,
     /// Whether to record what commands write, so that changes of others are not taken for theirs.
     pub is_traced: bool,
+}
+
+impl fmt::Debug for CommandSettings {
+    /// Shows neither variables nor keys.
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = out.debug_struct("CommandSettings");
+        shown.field("supervisor", &self.supervisor).field("shell", &self.shell);
+        shown.field("is_traced", &self.is_traced).finish_non_exhaustive()
+    }
 }
 
 /// How much of an output the model reads at once; the rest goes to a file.

@@ -51,6 +51,8 @@ pub struct ProviderSettings {
     pub timeouts: ProviderTimeouts,
     /// What is added to the body of each request.
     pub extra_body: Map<String, Value>,
+    /// Requests name the session as the key of the prompt cache. Chat completions only; responses always do.
+    pub sets_cache_key: bool,
     /// In which field models want their reasoning back, where it is not `reasoning_content`
     /// (`interleaved.field` of the catalogue), by the name of the model. Chat completions only.
     pub reasoning_fields: BTreeMap<String, String>,
@@ -68,6 +70,7 @@ impl ProviderSettings {
             headers: Vec::new(),
             timeouts: ProviderTimeouts::default(),
             extra_body: Map::new(),
+            sets_cache_key: false,
             reasoning_fields: BTreeMap::new(),
         }
     }

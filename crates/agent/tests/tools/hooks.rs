@@ -13,7 +13,11 @@ use crate::fake_host::ToolFixture;
 
 fn shell(line: &str) -> HookCommand {
     let words = ["sh", "-c", line].map(str::to_owned).to_vec();
-    HookCommand { words, environment: vec![("EXTRA".to_owned(), "given".to_owned())] }
+    HookCommand {
+        words,
+        environment: vec![("EXTRA".to_owned(), "given".to_owned())],
+        timeout: None,
+    }
 }
 
 #[test]
@@ -39,7 +43,7 @@ fn failing_hook_says_why() {
     let words = failed.expect_err("exit code 3").to_string();
     assert_eq!(words, "The hook before bash failed: it exited with code 3\nnot today");
     let missing =
-        HookCommand { words: vec!["no-such-program".to_owned()], environment: Vec::new() };
+        HookCommand { words: vec!["no-such-program".to_owned()], ..HookCommand::default() };
     assert!(run_hook(&host, &command_settings(), &missing, call).is_err());
     assert!(run_hook(&host, &command_settings(), &HookCommand::default(), call).is_err());
 }
@@ -51,7 +55,7 @@ fn formatter_runs_for_its_extensions_and_keeps_the_byte_order_mark() {
     case.put("a.md", "one\n");
     let formatter = |line: &str| {
         let words = ["sh", "-c", line, "sh", "$FILE"].map(str::to_owned).to_vec();
-        let command = HookCommand { words, environment: Vec::new() };
+        let command = HookCommand { words, ..HookCommand::default() };
         FormatterCommand { command, extensions: vec![".txt".to_owned()] }
     };
     let formatters = vec![

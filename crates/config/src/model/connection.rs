@@ -16,6 +16,9 @@ use crate::environment::ConfigEnvironment;
 use crate::secret::Secret;
 use crate::source::merge_tables;
 
+/// A shorter word of a header is not taken for a key.
+const MIN_KEY_LENGTH: usize = 8;
+
 /// All providers in the three views.
 pub(crate) struct ProviderViews {
     whole: Map<String, Value>,
@@ -90,6 +93,23 @@ impl ProviderViews {
             return None;
         }
         self.find_users_key(id, auth, environment)
+    }
+
+    /// Returns the keys that the configuration holds, and the words in headers that are long enough for one.
+    pub(crate) fn written_secrets(&self) -> Vec<Secret> {
+        let mut secrets = Vec::new();
+        for id in self.ids() {
+            let Some(view) = self.whole(id) else { continue };
+            secrets.extend(view.own_key());
+            let of_models = view.models().unwrap_or_default().into_iter().flat_map(|it| it.headers);
+            let headers = view.headers().unwrap_or_default().into_iter().chain(of_models);
+            for (_, value) in headers {
+                // A scheme before a key, such as `Bearer`, is a word of its own.
+                let words = value.split_whitespace().filter(|word| word.len() >= MIN_KEY_LENGTH);
+                secrets.extend(words.map(|word| Secret::new(word.to_owned())));
+            }
+        }
+        secrets
     }
 
     /// The user's key of a provider, whatever address it would be sent to.

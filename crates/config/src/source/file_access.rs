@@ -17,9 +17,9 @@ const MAX_MARKDOWN_FILES: usize = 1_000;
 /// How deep such a folder may be nested.
 const MAX_FOLDER_DEPTH: usize = 4;
 
-/// Where the files of one source are.
+/// A folder whose files are read: of the user, or a project that no file may lead out of.
 #[derive(Debug)]
-pub(crate) struct SourceFolder {
+pub struct SourceFolder {
     path: PathBuf,
     /// The open root that no file may leave; nothing for the user's own folders.
     confined: Option<OwnedFd>,
@@ -27,7 +27,8 @@ pub(crate) struct SourceFolder {
 
 impl SourceFolder {
     /// A folder of the user: links are followed, because people link their settings.
-    pub(crate) fn of_user(path: &Path) -> Self {
+    #[must_use]
+    pub fn of_user(path: &Path) -> Self {
         Self { path: path.to_owned(), confined: None }
     }
 
@@ -36,7 +37,7 @@ impl SourceFolder {
     /// # Errors
     ///
     /// The root cannot be opened.
-    pub(crate) fn of_project(root: &Path) -> Result<Self, ConfigError> {
+    pub fn of_project(root: &Path) -> Result<Self, ConfigError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let handle = rustix::fs::open(root, flags, Mode::empty())
             .map_err(|errno| ConfigError::new(root, errno.to_string()))?;
@@ -44,7 +45,8 @@ impl SourceFolder {
     }
 
     /// Returns the whole path of a file.
-    pub(crate) fn full_path(&self, inner: &Path) -> PathBuf {
+    #[must_use]
+    pub fn full_path(&self, inner: &Path) -> PathBuf {
         self.path.join(inner)
     }
 
@@ -53,7 +55,7 @@ impl SourceFolder {
     /// # Errors
     ///
     /// It is no regular file, too large, no text, or leads out of the project.
-    pub(crate) fn read_text(&self, inner: &Path) -> Result<Option<String>, ConfigError> {
+    pub fn read_text(&self, inner: &Path) -> Result<Option<String>, ConfigError> {
         let whole = self.full_path(inner);
         let Some(root) = &self.confined else { return read_text_file(&whole) };
         let opened = match open_below(root, inner) {
@@ -90,7 +92,7 @@ impl SourceFolder {
     /// # Errors
     ///
     /// A folder cannot be read, or there are too many files.
-    pub(crate) fn list_markdown(&self, inner: &Path) -> Result<Vec<MarkdownFile>, ConfigError> {
+    pub fn list_markdown(&self, inner: &Path) -> Result<Vec<MarkdownFile>, ConfigError> {
         let mut found = Vec::new();
         let mut open = vec![(String::new(), inner.to_owned(), 0)];
         while let Some((prefix, folder, depth)) = open.pop() {
@@ -159,13 +161,13 @@ impl SourceFolder {
     }
 }
 
-/// A Markdown file of an agent or a command.
+/// A Markdown file of an agent, a command or a skill.
 #[derive(Debug)]
-pub(crate) struct MarkdownFile {
+pub struct MarkdownFile {
     /// Its path below the folder without the ending: the name of the agent or command.
-    pub(crate) name: String,
+    pub name: String,
     /// Its path below the source folder.
-    pub(crate) path: PathBuf,
+    pub path: PathBuf,
 }
 
 /// Reads a file of the user as text; nothing if it does not exist.

@@ -8,6 +8,7 @@ mod source_order;
 mod substitution;
 
 pub(crate) use file_access::read_text_file;
+pub use file_access::{MarkdownFile, SourceFolder};
 pub(crate) use layer::{LayerOrigin, SettingsLayer};
 pub(crate) use merge::merge_tables;
 pub use source_order::ConfigSources;

@@ -465,7 +465,7 @@ pub(crate) const CRATES: [CrateRow; 13] = [
     CrateRow {
         name: "agent",
         purpose: "the agent: models and their wires, tools, the loop that runs a prompt",
-        uses: &["core", "engine", "outbound"],
+        uses: &["config", "core", "engine", "outbound"],
         boundaries: &[
             never(&SQLITE),
             never(&HTTP),

@@ -50,6 +50,9 @@ impl WireFormat for ChatFormat {
         if let Some(top_p) = request.top_p {
             body.insert("top_p".to_owned(), json!(top_p));
         }
+        if settings.sets_cache_key {
+            body.insert("prompt_cache_key".to_owned(), json!(request.session));
+        }
         apply_options(&mut body, &request.options, &OPTION_NAMES);
         body.insert("stream".to_owned(), json!(true));
         body.insert("stream_options".to_owned(), json!({"include_usage": true}));
