@@ -139,7 +139,8 @@ pub(super) fn read_project_file(
 }
 
 fn read_user_file(path: &Path) -> Option<InstructionText> {
-    text_of(path, SourceFolder::of_user(path).read_text(Path::new("")))
+    let (folder, name) = (path.parent()?, path.file_name()?);
+    text_of(path, SourceFolder::of_user(folder).read_text(Path::new(name)))
 }
 
 fn text_of(path: &Path, read: Result<Option<String>, ConfigError>) -> Option<InstructionText> {

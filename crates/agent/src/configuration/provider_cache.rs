@@ -23,8 +23,13 @@ pub(super) struct ProviderCache {
     client: HttpClient,
     /// Clients through proxies of their own.
     proxied: Mutex<BTreeMap<String, HttpClient>>,
-    /// Scripts, each with the text that it was read from.
-    scripts: Mutex<BTreeMap<PathBuf, (Vec<u8>, Arc<ScriptedProvider>)>>,
+    scripts: Mutex<BTreeMap<PathBuf, LoadedScript>>,
+}
+
+/// A script and the text that it was read from.
+struct LoadedScript {
+    text: Vec<u8>,
+    provider: Arc<ScriptedProvider>,
 }
 
 impl ProviderCache {
@@ -65,10 +70,8 @@ impl ProviderCache {
             .map_err(|error| unusable(&error.to_string()))?
             .ok_or_else(|| unusable("it does not exist"))?;
         let mut scripts = self.scripts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((known, provider)) = scripts.get(path)
-            && *known == bytes
-        {
-            return Ok(provider.clone());
+        if let Some(known) = scripts.get(path).filter(|known| known.text == bytes) {
+            return Ok(known.provider.clone());
         }
         let text = str::from_utf8(&bytes).map_err(|_| unusable("it is not UTF-8"))?;
         let provider = ScriptedProvider::from_json(text)
@@ -77,7 +80,8 @@ impl ProviderCache {
         if scripts.len() >= MAX_ENTRIES {
             scripts.clear();
         }
-        scripts.insert(path.to_owned(), (bytes, provider.clone()));
+        let loaded = LoadedScript { provider: provider.clone(), text: bytes };
+        scripts.insert(path.to_owned(), loaded);
         Ok(provider)
     }
 }

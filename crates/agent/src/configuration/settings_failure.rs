@@ -10,27 +10,27 @@ use crate::run::SettingsFailure;
 
 /// The configuration has a mistake.
 pub(super) fn broken_configuration(error: &ConfigError) -> SettingsFailure {
-    unknown(format!("{error}. Run `turnstone config check` after you have corrected it."))
+    unknown(&format!("{error}. Run `turnstone config check` after you have corrected it."))
 }
 
 /// The directory of a session cannot be opened.
 pub(super) fn missing_directory(directory: &Path, reason: &str) -> SettingsFailure {
-    unknown(format!("The directory {} cannot be opened: {reason}", directory.display()))
+    unknown(&format!("The directory {} cannot be opened: {reason}", directory.display()))
 }
 
 /// No agent has this name.
 pub(super) fn missing_agent(name: &str, known: &[&str]) -> SettingsFailure {
-    unknown(format!("There is no agent {name:?}. Agents: {}", known.join(", ")))
+    unknown(&format!("There is no agent {name:?}. Agents: {}", known.join(", ")))
 }
 
 /// A script cannot be played.
 pub(super) fn unusable_script(path: &Path, reason: &str) -> SettingsFailure {
-    unknown(format!("The script {} cannot be used: {reason}", path.display()))
+    unknown(&format!("The script {} cannot be used: {reason}", path.display()))
 }
 
 /// A proxy of the configuration cannot be used.
 pub(super) fn unusable_proxy(provider: &str, reason: &str) -> SettingsFailure {
-    unknown(format!(
+    unknown(&format!(
         "The proxy of the provider {provider:?} cannot be used: {reason}. \
          Correct `provider.{provider}.options.proxy`."
     ))
@@ -40,8 +40,7 @@ pub(super) fn unusable_proxy(provider: &str, reason: &str) -> SettingsFailure {
 pub(super) fn no_model() -> SettingsFailure {
     unknown(
         "No model is configured. Store a key with `turnstone auth set PROVIDER`, or set \"model\" in your \
-         configuration; `turnstone models` lists all models."
-            .to_owned(),
+         configuration; `turnstone models` lists all models.",
     )
 }
 
@@ -51,7 +50,7 @@ pub(super) fn unusable_model(provider: &str, error: &ModelResolutionError) -> Se
     let is_about_key =
         matches!(error, ModelResolutionError::NoKey { .. } | ModelResolutionError::KeyWithheld(_));
     if !is_about_key {
-        return unknown(text);
+        return unknown(&text);
     }
     let mut failure = MessageFailure::new(MessageFailureKind::ProviderAuthError, &text);
     failure.data["providerID"] = json!(provider);
@@ -88,6 +87,6 @@ pub fn model_failure_text(error: &ModelResolutionError) -> String {
     }
 }
 
-fn unknown(text: String) -> SettingsFailure {
-    Box::new(MessageFailure::new(MessageFailureKind::UnknownError, &text))
+fn unknown(text: &str) -> SettingsFailure {
+    Box::new(MessageFailure::new(MessageFailureKind::UnknownError, text))
 }
