@@ -214,7 +214,6 @@ impl RunnerShared {
                 let Ok(Some((turn, is_resumed))) = self.next_turn(session) else { break };
                 let Ok(shared) = self.share_turn(turn.clone(), is_resumed) else { break };
                 self.run_turn(shared);
-                self.observer.turn_ended(session);
             }
             let mut sessions = self.lock();
             match sessions.at_work.get_mut(session) {
@@ -229,25 +228,32 @@ impl RunnerShared {
 
     fn next_turn(&self, session: &SessionId) -> Result<Option<(Turn, bool)>> {
         let ctx = self.context();
+        let row = self.engine.store().read(&ctx, |r| r.sessions().get(session))?;
+        if self.observer.is_taken(Path::new(&row.directory)) {
+            return Ok(None);
+        }
         if self.is_resumable(&ctx, session)? {
-            if self.has_ended_parent(&ctx, session)? {
+            match &row.parent {
+                // The call that started the subagent goes on with it once its own turn is resumed.
+                Some(parent) if self.has_open_turn(&ctx, parent)? => return Ok(None),
                 // The answer would go nowhere: a subagent ends with the turn that called it.
-                self.engine.turns().aborts().request(&ctx, session)?;
-            } else if let Some(resumed) = self.engine.permissions().resume_turn(&ctx, session)? {
-                return Ok(Some((resumed.turn, true)));
+                Some(_) => drop(self.engine.turns().aborts().request(&ctx, session)?),
+                None => {
+                    let resumed = self.engine.permissions().resume_turn(&ctx, session)?;
+                    if let Some(resumed) = resumed {
+                        return Ok(Some((resumed.turn, true)));
+                    }
+                }
             }
         }
         Ok(self.engine.turns().begin_next(&ctx, session)?.map(|turn| (turn, false)))
     }
 
-    /// True for the session of a subagent if no turn of the session that called it is open.
-    fn has_ended_parent(&self, ctx: &Context, session: &SessionId) -> Result<bool> {
+    /// True if a session is there and has an open turn.
+    fn has_open_turn(&self, ctx: &Context, session: &SessionId) -> Result<bool> {
         Ok(self.engine.store().read(ctx, |r| {
-            let Some(parent) = r.sessions().get(session)?.parent else { return Ok(false) };
-            if r.sessions().find(&parent)?.is_none() {
-                return Ok(true);
-            }
-            Ok(!r.turns().list(&parent)?.iter().any(|turn| turn.state.is_open()))
+            let is_there = r.sessions().find(session)?.is_some();
+            Ok(is_there && r.turns().list(session)?.iter().any(|turn| turn.state.is_open()))
         })?)
     }
 
@@ -288,6 +294,7 @@ impl RunnerShared {
     /// Runs a turn to its end, known to [`AgentRunner::stop`] meanwhile.
     pub(crate) fn run_turn(&self, shared: Arc<TurnShared>) -> TurnConclusion {
         let id = shared.turn.id.clone();
+        let session = shared.turn.session.clone();
         let gate = shared.gate.clone();
         let run = TurnRun::new(shared);
         let sender = run.sender.clone();
@@ -295,6 +302,7 @@ impl RunnerShared {
         let conclusion = run.run();
         self.lock().turns.remove(&id);
         self.changed.notify_all();
+        self.observer.turn_ended(&session);
         conclusion
     }
 

@@ -1,8 +1,8 @@
 //! A project on disk, an engine, a runner with a script, and a person who prompts and answers.
 
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
 use std::time::Duration;
 
 use serde_json::{Map, Value, json};
@@ -97,14 +97,27 @@ impl RunSettings for TestSettings {
     }
 }
 
-struct QuietObserver;
+/// Says whether another program takes prompts, and remembers whose turns have ended.
+#[derive(Default)]
+pub(crate) struct TestObserver {
+    pub(crate) is_taken: AtomicBool,
+    ended: Mutex<Vec<SessionId>>,
+}
 
-impl RunObserver for QuietObserver {
+impl TestObserver {
+    pub(crate) fn ended(&self) -> Vec<SessionId> {
+        self.ended.lock().expect("unlocked").clone()
+    }
+}
+
+impl RunObserver for TestObserver {
     fn is_taken(&self, _: &Path) -> bool {
-        false
+        self.is_taken.load(Ordering::SeqCst)
     }
 
-    fn turn_ended(&self, _: &SessionId) {}
+    fn turn_ended(&self, session: &SessionId) {
+        self.ended.lock().expect("unlocked").push(session.clone());
+    }
 }
 
 /// A project, an engine and a runner.
@@ -112,6 +125,7 @@ pub(crate) struct RunFixture {
     pub(crate) dir: tempfile::TempDir,
     pub(crate) engine: Arc<Engine>,
     pub(crate) runner: AgentRunner,
+    pub(crate) observer: Arc<TestObserver>,
 }
 
 /// How a fixture differs from the usual one.
@@ -142,16 +156,17 @@ impl RunFixture {
         recovered.expect("recovered");
         let engine = Arc::new(engine);
         let provider = ScriptedProvider::from_json(&script.to_string()).expect("a script");
+        let observer = Arc::new(TestObserver::default());
         let FixtureOptions { limits, steps } = options;
         let settings = TestSettings { provider: Arc::new(provider), limits, steps };
         let runner = AgentRunner::new(AgentRunnerOptions {
             engine: engine.clone(),
             settings: Arc::new(settings),
-            observer: Arc::new(QuietObserver),
+            observer: observer.clone(),
             data: dir.path().join("data"),
             clock: now,
         });
-        Self { dir, engine, runner }
+        Self { dir, engine, runner, observer }
     }
 
     pub(crate) fn root(&self) -> PathBuf {

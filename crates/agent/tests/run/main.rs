@@ -2,6 +2,7 @@
 
 mod aborts;
 mod fixture;
+mod inbox;
 mod permissions;
 mod steps;
 mod subagents;
