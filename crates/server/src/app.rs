@@ -1,7 +1,7 @@
 //! What every handler starts from.
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use tokio::sync::Notify;
 use turnstone_core::time::EpochMillis;
@@ -27,7 +27,7 @@ pub(crate) struct AppState {
     inner: Arc<AppInner>,
 }
 
-struct AppInner {
+pub(crate) struct AppInner {
     engine: Arc<Engine>,
     settings: ServerSettings,
     places: ProjectDirectoryCache,
@@ -67,6 +67,16 @@ impl AppState {
         let work = InFlightWork { files, ..InFlightWork::default() };
         let places = ProjectDirectoryCache::default();
         Self { inner: Arc::new(AppInner { engine, settings, places, hub, rates, work, terminals }) }
+    }
+
+    /// A handle that does not keep the application alive.
+    pub(crate) fn downgrade(&self) -> Weak<AppInner> {
+        Arc::downgrade(&self.inner)
+    }
+
+    /// The application of a handle, while it lives.
+    pub(crate) fn upgrade(handle: &Weak<AppInner>) -> Option<Self> {
+        handle.upgrade().map(|inner| Self { inner })
     }
 
     pub(crate) fn engine(&self) -> &Engine {

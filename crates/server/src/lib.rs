@@ -25,6 +25,7 @@ mod name_order;
 mod peer;
 mod project_directory;
 mod prompt;
+mod prompt_runner;
 mod pty;
 mod random;
 mod request_context;
@@ -43,6 +44,7 @@ mod wire_json;
 mod work_pool;
 
 pub use connection::UnixSocketError;
+pub use prompt_runner::{PromptRunner, PromptRunnerHost};
 pub use serve::{HttpServer, ServeError};
 pub use settings::{
     ClientFolders, Credentials, PASSWORD_VARIABLES, RequestLimits, ServerSettings, SocketSetting,

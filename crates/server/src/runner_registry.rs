@@ -1,11 +1,12 @@
-//! Runners: programs outside of the server that run models, and the requests that wait for them.
+//! Runners: programs outside of the server that run models, the runner in its process, and the requests that
+//! wait for them.
 //!
-//! Known in memory only, and only as long as they send requests: a runner that dies leaves nothing
+//! External runners are known in memory only, and only as long as they send requests: a runner that dies leaves nothing
 //! behind, and the prompts it did not take stay in the durable inbox.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Component, Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use serde::Serialize;
@@ -20,6 +21,7 @@ use turnstone_store::{Actor, Context, PromptStatus, StoreError};
 
 use crate::app::AppState;
 use crate::error::ApiError;
+use crate::prompt_runner::PromptRunner;
 use crate::random;
 
 /// A runner that sent no request for so long is gone, unless it drives a turn in its directory: a runner
@@ -68,12 +70,14 @@ pub(crate) struct RunnerInbox {
     pub(crate) resumable: Vec<SessionId>,
 }
 
-/// Who runs turns: programs outside, and the commands of this process.
+/// Who runs turns: programs outside, the runner of this process, and the commands of this process.
 #[derive(Default)]
 pub(crate) struct RunnerRegistry {
     runners: Mutex<BTreeMap<String, RegisteredRunner>>,
     /// Sessions in which a command runs as a turn of this process.
     commands: Mutex<BTreeSet<SessionId>>,
+    /// Runs the turns that no program outside takes; empty if the server was started without an agent.
+    in_process: OnceLock<Arc<dyn PromptRunner>>,
     /// Told whenever a prompt comes, a turn ends, or a runner comes or goes.
     changed: Arc<Notify>,
 }
@@ -175,6 +179,22 @@ impl RunnerRegistry {
         runners.values().map(|known| known.runner.clone()).collect()
     }
 
+    /// Lets a runner of this process take the prompts that no program outside takes; the first one counts.
+    pub(crate) fn attach(&self, runner: Arc<dyn PromptRunner>) {
+        self.in_process.get_or_init(|| runner);
+    }
+
+    /// The runner of this process.
+    pub(crate) fn in_process(&self) -> Option<&Arc<dyn PromptRunner>> {
+        self.in_process.get()
+    }
+
+    /// True while this process runs a turn of the session, or a command as one: either notices an abort by itself.
+    pub(crate) fn runs_turn(&self, session: &SessionId) -> bool {
+        let is_running = |runner: &Arc<dyn PromptRunner>| runner.is_running(session);
+        lock(&self.commands).contains(session) || self.in_process().is_some_and(is_running)
+    }
+
     /// Notes that a command runs as a turn of this process: it notices an abort by itself.
     pub(crate) fn mark_command_running(&self, session: &SessionId) {
         lock(&self.commands).insert(session.clone());
@@ -184,11 +204,6 @@ impl RunnerRegistry {
     pub(crate) fn mark_command_ended(&self, session: &SessionId) {
         lock(&self.commands).remove(session);
         self.notify_waiters();
-    }
-
-    /// True while a command runs as a turn of this process.
-    pub(crate) fn is_command_running(&self, session: &SessionId) -> bool {
-        lock(&self.commands).contains(session)
     }
 
     /// Wakes every waiting request.
@@ -254,9 +269,25 @@ pub(crate) fn check_session_reach(
     }
 }
 
-/// True if a runner takes prompts from sessions in `directory`.
+/// True if a runner takes prompts from sessions in `directory`, one outside or that of this process.
 pub(crate) fn has_runner(app: &AppState, directory: &Path) -> bool {
+    app.runners().in_process().is_some() || has_external_runner(app, directory)
+}
+
+/// True if a program outside takes prompts from sessions in `directory`.
+pub(crate) fn has_external_runner(app: &AppState, directory: &Path) -> bool {
     list_runners(app).iter().any(|runner| directory.starts_with(&runner.directory))
+}
+
+/// Tells the runners that a session has work: a prompt, or an answer that its turn waited for. The runner of
+/// this process leaves it to one outside.
+pub(crate) fn wake_runners(app: &AppState, session: &SessionId, directory: &Path) {
+    app.runners().notify_waiters();
+    if let Some(runner) = app.runners().in_process()
+        && !has_external_runner(app, directory)
+    {
+        runner.wake(session);
+    }
 }
 
 /// Extends the life of a runner that sent a request; `None` if it is gone.

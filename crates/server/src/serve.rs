@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::net::{TcpListener, UnixListener};
+use tokio::task::JoinSet;
 use turnstone_engine::Engine;
 use turnstone_store::Context;
 
@@ -18,6 +19,7 @@ use crate::connection::{
 use crate::driven_turn::{end_aborted_turns, end_silent_turns};
 use crate::idle_maintenance::run_idle_maintenance;
 use crate::peer::{PeerId, PeerLookup, own_user};
+use crate::prompt_runner::{PromptRunner, PromptRunnerHost};
 use crate::settings::{ServerSettings, SocketSetting};
 use crate::{branch_watch, route};
 
@@ -26,6 +28,12 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 /// How often programs that drive turns are looked after.
 const TURN_WATCH_INTERVAL: Duration = Duration::from_millis(500);
+
+/// How long the runner of this process may take to end its turns when the server stops.
+const RUNNER_GRACE: Duration = Duration::from_millis(2_500);
+
+/// How often the runner of this process looks for work that no request of this server has announced.
+const WAKE_INTERVAL: Duration = Duration::from_secs(5);
 
 /// How long open requests may take to end when the server stops.
 const SHUTDOWN_GRACE: Duration = Duration::from_secs(3);
@@ -118,6 +126,12 @@ impl HttpServer {
         self.address
     }
 
+    /// Lets a runner of this process take the prompts that no external runner takes. `make` gets what the runner
+    /// may know of the server. The first runner counts.
+    pub fn attach_runner(&self, make: impl FnOnce(PromptRunnerHost) -> Arc<dyn PromptRunner>) {
+        self.app.runners().attach(make(PromptRunnerHost::new(&self.app)));
+    }
+
     /// Answers until `stop` is done, then lets open requests end; streams are closed at once.
     ///
     /// # Errors
@@ -127,10 +141,12 @@ impl HttpServer {
         self,
         stop: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), ServeError> {
-        let sweeper = tokio::spawn(run_sweep_loop(self.app.clone()));
-        let listener = tokio::spawn(run_turn_watch_loop(self.app.clone()));
-        let maintainer = tokio::spawn(run_idle_maintenance(self.app.clone()));
-        let watcher = tokio::spawn(branch_watch::watch_branches(self.app.clone()));
+        let mut background = JoinSet::new();
+        background.spawn(run_sweep_loop(self.app.clone()));
+        background.spawn(run_turn_watch_loop(self.app.clone()));
+        background.spawn(run_idle_maintenance(self.app.clone()));
+        background.spawn(branch_watch::watch_branches(self.app.clone()));
+        background.spawn(run_wake_loop(self.app.clone()));
         let router = route::router(self.app.clone());
         let (hub, stopping) = (self.app.hub().clone(), self.app.clone());
         let (stop_sender, mut stop_receiver) = tokio::sync::watch::channel(false);
@@ -141,6 +157,7 @@ impl HttpServer {
             stopping.in_flight().files.close();
             stop_sender.send_replace(true);
         };
+        let runner_end = tokio::spawn(stop_runner(self.app.clone(), stop_receiver.clone()));
         let limits = self.app.settings().limits;
         let serving = accept_connections(self.listeners, self.table, (router, limits), signal);
         let late = async move {
@@ -151,10 +168,9 @@ impl HttpServer {
             () = serving => {}
             () = late => tracing::warn!("requests still open after {} s are cut", SHUTDOWN_GRACE.as_secs()),
         }
-        sweeper.abort();
-        listener.abort();
-        maintainer.abort();
-        watcher.abort();
+        background.abort_all();
+        // It has been stopping since the signal; what it could not end in time is recovered by the next process.
+        drop(tokio::time::timeout(RUNNER_GRACE, runner_end).await);
         let ended = self.app.run_blocking(|app| {
             app.terminals().wait();
             Ok(())
@@ -182,6 +198,31 @@ fn bind_unix(settings: &ServerSettings) -> Result<Option<(UnixSocket, UnixListen
         Err(error) => return Err(error.into()),
     };
     Ok(Some((socket, UnixListener::from_std(listener)?)))
+}
+
+/// Ends the turns of the runner of this process as soon as the server stops.
+async fn stop_runner(app: AppState, mut stopping: tokio::sync::watch::Receiver<bool>) {
+    let Some(runner) = app.runners().in_process().cloned() else { return };
+    drop(stopping.wait_for(|is_stopping| *is_stopping).await);
+    let stopped = app.run_blocking(move |_| {
+        runner.stop(RUNNER_GRACE);
+        Ok(())
+    });
+    if stopped.await.is_err() {
+        tracing::warn!("the agent could not be stopped; its turns are recovered by the next process");
+    }
+}
+
+/// Lets the runner of this process look for work: at the start for what an earlier process left, then for what
+/// other processes store and for what external runners leave behind.
+async fn run_wake_loop(app: AppState) {
+    while let Some(runner) = app.runners().in_process().cloned() {
+        let woken = app.run_blocking(move |_| Ok(runner.wake_all()?));
+        if woken.await.is_err() {
+            tracing::warn!("waiting prompts could not be looked for; trying again");
+        }
+        tokio::time::sleep(WAKE_INTERVAL).await;
+    }
 }
 
 /// Ends what processes that died have left, at the start and once a minute; maintenance hourly (R41).

@@ -16,7 +16,7 @@ use turnstone_store::Context;
 
 use crate::app::AppState;
 use crate::error::ApiError;
-use crate::prompt::drain_inbox_without_runner;
+use crate::prompt::take_up_inbox;
 use crate::settings::PASSWORD_VARIABLES;
 
 /// How often the output of a running command is shown.
@@ -50,8 +50,7 @@ pub(crate) fn run_command(
     let ended = app.engine().turns().commands().end(&now, execution, &ran.end);
     app.runners().mark_command_ended(&session.id);
     ended?;
-    // Prompts that came meanwhile are taken up here if no runner does.
-    drain_inbox_without_runner(app, &now, &session.id)?;
+    take_up_inbox(app, &now, &session.id)?;
     Ok(answer)
 }
 

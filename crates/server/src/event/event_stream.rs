@@ -19,6 +19,7 @@ use super::direct_delivery::DirectStream;
 use super::event_id::{self, StreamPosition, event_id};
 use super::event_ring::RingRead;
 use super::hub::{EventHub, HubShared, WakeSignal};
+use super::pending_requests::{load_pending, without_announced};
 use super::stream_event::{StreamEvent, WireEvent, control_frame};
 use super::stream_progress::{READING_LOG, StreamProgress};
 use super::stream_quota::StreamSlot;
@@ -96,7 +97,7 @@ struct EventStreamState {
     position: StreamPosition,
     queue: VecDeque<Bytes>,
     memo: FeedCache,
-    /// It needs the events it may have missed.
+    /// What a client that has just connected needs is still to be sent.
     is_new: bool,
     /// It was notified that something is missing.
     is_resync_sent: bool,
@@ -149,7 +150,7 @@ impl EventHub {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beat.reset();
         let mut line = EventStreamState::new(source, place, shared.progress());
-        line.is_new = listener.wire == StreamFormat::Global && listener.after.is_none();
+        line.is_new = listener.wire != StreamFormat::Api;
         let direct = listener.socket.take().map(|socket| {
             let (format, directory) = (listener.wire, listener.directory.clone());
             let progress = line.progress.clone();
@@ -195,7 +196,7 @@ impl EventStream {
                 return None;
             }
             if std::mem::take(&mut self.line.is_new) {
-                self.send_recent().await;
+                self.send_opening().await;
                 continue;
             }
             if self.beat.tick().now_or_never().is_some() {
@@ -315,16 +316,27 @@ impl EventStream {
         None
     }
 
-    /// Sends the newest state of what changed recently.
-    async fn send_recent(&mut self) {
+    /// Sends what a client that has just connected would miss: the newest state of what changed recently, and every
+    /// request that waits for an answer.
+    async fn send_opening(&mut self) {
         let (shared, upto) = (self.shared.clone(), self.line.position.cursor);
-        let Some(recent) = self.read_blocking(move || shared.recent_events(upto)).await else {
-            return;
+        let shows_recent =
+            self.listener.wire == StreamFormat::Global && self.listener.after.is_none();
+        let reading = move || {
+            let recent = match shows_recent {
+                true => shared.recent_events(upto)?,
+                false => Arc::default(),
+            };
+            Ok((recent, load_pending(&shared, upto)?))
         };
-        for event in &*recent {
-            if !self.is_subscribed(event) {
-                continue;
-            }
+        let Some((recent, pending)) = self.read_blocking(reading).await else { return };
+        recent.iter().for_each(|event| self.queue_opening(event));
+        without_announced(pending, &recent).for_each(|event| self.queue_opening(&event));
+    }
+
+    /// Queues the frames of an event without moving the position.
+    fn queue_opening(&mut self, event: &StreamEvent) {
+        if self.is_subscribed(event) {
             let frames = event.frames(self.listener.wire).iter();
             self.line.queue.extend(frames.map(|shown| shown.bytes.clone()));
         }

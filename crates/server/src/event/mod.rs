@@ -22,6 +22,7 @@ mod event_ring;
 mod event_stream;
 mod hub;
 mod log_follower;
+mod pending_requests;
 mod recent_events;
 mod session_stream;
 mod stream_event;

@@ -133,6 +133,11 @@ impl StreamEvent {
         self.wire_events.iter().find_map(|event| Some((event, event.numbered.as_ref()?)))
     }
 
+    /// The properties of what clients read of it, as JSON.
+    pub(crate) fn properties(&self) -> impl Iterator<Item = &str> {
+        self.wire_events.iter().map(|event| event.properties.as_str())
+    }
+
     /// About how much memory it takes once it was sent in all forms.
     pub(crate) fn memory_bytes(&self) -> usize {
         256 + self.wire_events.iter().map(|event| 256 + 5 * event.properties.len()).sum::<usize>()

@@ -5,7 +5,7 @@ use turnstone_core::event::EventKind;
 use turnstone_core::id::SessionId;
 use turnstone_core::model::{
     ExtraFields, Message, MessageBody, PermissionReply, RequestBody, RequestId, RequestState,
-    RevertState,
+    RevertState, UserRequest,
 };
 use turnstone_core::operation::SessionHead;
 use turnstone_core::turn::TurnEvent;
@@ -122,13 +122,7 @@ fn session_event_properties(id: &SessionId, body: &FeedBody) -> EventProperties 
                 failed.into_iter().chain([status_event(id, "idle"), idle]).collect()
             }
         },
-        FeedBody::RequestAsked(request) => {
-            let kind = match &request.body {
-                RequestBody::Permission(_) => "permission.asked",
-                RequestBody::Question(_) => "question.asked",
-            };
-            vec![(kind, wire::request_info(request))]
-        }
+        FeedBody::RequestAsked(request) => vec![request_event(request)],
         // The answer was reported when it was given; that it is used up is not another one.
         FeedBody::RequestResolved { state: RequestState::Replied { used: true, .. }, .. } => {
             Vec::new()
@@ -138,6 +132,15 @@ fn session_event_properties(id: &SessionId, body: &FeedBody) -> EventProperties 
         }
         _ => Vec::new(),
     }
+}
+
+/// How a request is announced.
+pub(super) fn request_event(request: &UserRequest) -> (&'static str, Value) {
+    let kind = match &request.body {
+        RequestBody::Permission(_) => "permission.asked",
+        RequestBody::Question(_) => "question.asked",
+    };
+    (kind, wire::request_info(request))
 }
 
 fn status_event(id: &SessionId, word: &str) -> (&'static str, Value) {

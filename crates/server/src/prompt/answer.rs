@@ -19,10 +19,10 @@ use crate::wire_json::{MessageResponse, message_response};
 /// Messages looked at at a time.
 const PAGE: usize = 20;
 
-/// The error of a prompt when no runner is attached.
-const NO_RUNNER_MESSAGE: &str = "No model runner is attached to this server, so nobody answered; your prompt is \
-stored. Attach a runner over the native routes (POST /turnstone/runner, see docs/http.md), then send \
-the prompt again.";
+/// The error of a prompt if the server was started without an agent and no runner is attached.
+const NO_RUNNER_MESSAGE: &str = "This server runs without an agent (--no-agent), and no external runner is attached, \
+so no model was asked; your prompt is stored. Restart the server with its agent, or attach a runner over the native \
+routes (POST /turnstone/runner, see docs/http.md), then send the prompt again.";
 
 /// Why a model stopped that wants to go on.
 const TOOL_CALLS: &str = "tool-calls";

@@ -1,6 +1,6 @@
 //! Prompts: read from a request, filled in with what they name, stored, and answered.
 //!
-//! Runs no model: an outside runner takes prompts from the inbox; without one the answer says so.
+//! Runs no model: a runner, in this process or outside, takes prompts from the inbox; without one the answer says so.
 
 mod agent_choice;
 mod answer;
@@ -15,7 +15,7 @@ pub(crate) use agent_choice::{ChosenAgent, RequestedAgent, choose_agent};
 pub(crate) use answer::{end_driven_turn, new_answer};
 pub(crate) use command_template::{TemplatePiece, find_mentions, shell_parameters};
 pub(crate) use prompt_flow::{
-    drain_inbox_without_runner, find_earlier_prompt, prompt_and_wait, prompt_in_background,
+    find_earlier_prompt, prompt_and_wait, prompt_in_background, take_up_inbox,
     wait_for_earlier_answer,
 };
 pub(crate) use prompt_input::{FileInput, PartInput, PartInputKind, PromptInput, read_model};

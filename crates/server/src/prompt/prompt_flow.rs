@@ -22,7 +22,7 @@ use crate::event::flush_streams;
 use crate::project_directory::find_project_directory;
 use crate::request_context::RetryAwareContext;
 use crate::rule_setter::check_can_set_rules;
-use crate::runner_registry::{has_runner, wait_for_turn_end};
+use crate::runner_registry::{has_runner, wait_for_turn_end, wake_runners};
 use crate::wire_json::{MessageResponse, message_response};
 
 /// A prompt that is stored.
@@ -117,7 +117,7 @@ async fn wait_for_answer(
 ) -> Result<MessageResponse, ApiError> {
     if sent.expects_answer {
         let (at, id) = (ctx.clone(), session.clone());
-        let take = move |app: &AppState| drain_inbox_without_runner(app, &at, &id);
+        let take = move |app: &AppState| take_up_inbox(app, &at, &id);
         wait_for_turn_end(app, ctx, session, &sent.message, take).await?;
         flush_streams(app.hub()).await;
     }
@@ -133,8 +133,9 @@ async fn wait_for_answer(
     .await
 }
 
-/// Takes up what waits in an inbox that no runner looks into, and says that there is none.
-pub(crate) fn drain_inbox_without_runner(
+/// Makes sure that what waits in an inbox is taken up: by the runner of this process, or, without any runner, by an
+/// answer that says so.
+pub(crate) fn take_up_inbox(
     app: &AppState,
     ctx: &Context,
     id: &SessionId,
@@ -148,7 +149,12 @@ pub(crate) fn drain_inbox_without_runner(
     if status != SessionStatus::Idle {
         return Ok(());
     }
-    while !has_runner(app, Path::new(&session.directory)) {
+    let directory = Path::new(&session.directory);
+    if app.runners().in_process().is_some() {
+        wake_runners(app, id, directory);
+        return Ok(());
+    }
+    while !has_runner(app, directory) {
         match app.engine().turns().begin_next(ctx, id) {
             Ok(Some(turn)) => fail_turn_without_runner(app, ctx, &turn)?,
             Ok(None) | Err(EngineError::Store(StoreError::Busy(_))) => break,
@@ -202,12 +208,12 @@ fn store_new_prompt(
     match &stored {
         PromptOutcome::StoredOnly => {}
         PromptOutcome::TurnBegun(turn) => fail_turn_without_runner(app, ctx, turn)?,
-        PromptOutcome::Admitted(_) => app.runners().notify_waiters(),
+        PromptOutcome::Admitted(_) => wake_runners(app, id, Path::new(&session.directory)),
     }
     Ok(StoredPrompt { message: message_id, expects_answer: !asked.no_reply })
 }
 
-/// Who is to answer: a runner if there is one; else this process, which can only say so.
+/// Who is to answer: a runner if there is one; else the server, which can only say that there is none.
 fn prompt_destination(app: &AppState, session: &Session, asked: &PromptInput) -> PromptRouting {
     let directory = Path::new(&session.directory);
     match asked.no_reply {

@@ -56,8 +56,8 @@ fn request_stop(app: &AppState, ctx: &Context, id: &SessionId) -> Result<bool, A
         }
         Err(error) => return Err(error.into()),
     };
-    // A command of this process notices the request by itself.
-    if app.runners().is_command_running(id) {
+    // A command or an agent of this process notices the request by itself.
+    if app.runners().runs_turn(id) {
         return Ok(true);
     }
     // So does another process that runs the turn.

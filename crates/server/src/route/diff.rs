@@ -19,7 +19,7 @@ pub(super) fn routes() -> Router<AppState> {
 }
 
 /// Publishes what a session has changed so far. A failure is logged: clients can still ask for the diff.
-pub(in crate::route) fn publish_diff(app: &AppState, ctx: &Context, session: &SessionId) {
+pub(crate) fn publish_diff(app: &AppState, ctx: &Context, session: &SessionId) {
     let ctx = &ctx.without_preconditions();
     let read = || match read_diff(app, ctx, session) {
         Ok((directory, diff)) => Some((diff.to_string(), (directory, diff))),

@@ -40,4 +40,5 @@ mod tui;
 mod vcs;
 mod worktree;
 
+pub(crate) use diff::publish_diff;
 pub(crate) use router::router;

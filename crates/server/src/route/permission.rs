@@ -1,5 +1,7 @@
 //! Permission requests: what waits for an answer, and the answer.
 
+use std::path::Path as Directory;
+
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::{MethodRouter, get, post};
@@ -18,6 +20,7 @@ use crate::project_directory::{ProjectDirectory, find_project_directory};
 use crate::request_context::RequestContext;
 use crate::request_input::{JsonBody, JsonFields, parse_path_id};
 use crate::request_scope::DirectoryRequest;
+use crate::runner_registry::wake_runners;
 use crate::wire_json::StoredJson;
 
 pub(super) fn routes() -> Router<AppState> {
@@ -111,12 +114,11 @@ fn reply_to_request(
     message: Option<&str>,
 ) -> Result<Json<bool>, ApiError> {
     let pending = app.engine().permissions().pending(ctx, session)?;
-    if !pending.iter().any(|request| request.id.as_str() == id.as_str()) {
-        return Err(unknown_permission(id));
-    }
+    let asked = pending.into_iter().find(|request| request.id.as_str() == id.as_str());
+    let asked = asked.ok_or_else(|| unknown_permission(id))?;
     match app.engine().permissions().reply(ctx, id, reply, message) {
         Ok(_) => {
-            app.runners().notify_waiters();
+            wake_answered_session(app, ctx, &asked.session)?;
             Ok(Json(true))
         }
         // Another client answered first: the request is not pending any more, as OpenCode says.
@@ -125,6 +127,19 @@ fn reply_to_request(
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Tells the runners that a request of a session has its answer: its turn may have lost its process meanwhile.
+pub(super) fn wake_answered_session(
+    app: &AppState,
+    ctx: &Context,
+    session: &SessionId,
+) -> Result<(), ApiError> {
+    let found = app.engine().store().read(ctx, |r| r.sessions().find(session))?;
+    if let Some(found) = found {
+        wake_runners(app, session, Directory::new(&found.directory));
+    }
+    Ok(())
 }
 
 fn unknown_permission(id: &PermissionId) -> ApiError {

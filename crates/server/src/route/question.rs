@@ -9,7 +9,7 @@ use turnstone_core::model::{RequestBody, RequestId, RequestState};
 use turnstone_engine::{EngineError, PermissionError};
 use turnstone_store::{Context, StoreError};
 
-use super::permission::pending_of_kind;
+use super::permission::{pending_of_kind, wake_answered_session};
 use crate::app::AppState;
 use crate::error::ApiError;
 use crate::request_context::RequestContext;
@@ -53,16 +53,15 @@ async fn resolve_question(
 ) -> Result<Json<bool>, ApiError> {
     app.run_blocking(move |app| {
         let pending = app.engine().permissions().pending(&ctx, None)?;
-        if !pending.iter().any(|request| request.id.as_str() == id.as_str()) {
-            return Err(unknown_question(&id));
-        }
+        let asked = pending.into_iter().find(|request| request.id.as_str() == id.as_str());
+        let asked = asked.ok_or_else(|| unknown_question(&id))?;
         match app.engine().permissions().answer_question(
             &ctx,
             &RequestId::Question(id.clone()),
             state,
         ) {
             Ok(()) => {
-                app.runners().notify_waiters();
+                wake_answered_session(app, &ctx, &asked.session)?;
                 Ok(Json(true))
             }
             Err(PermissionError::Engine(EngineError::Store(

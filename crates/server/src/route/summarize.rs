@@ -1,4 +1,4 @@
-//! Compaction: a request that a runner carries out.
+//! Compaction: a request that the agent, or an external runner, carries out.
 
 use std::path::Path as Directory;
 
@@ -82,7 +82,7 @@ async fn ensure_runner(app: &AppState, ctx: &Context, id: &SessionId) -> Result<
     if has_runner.await? {
         return Ok(());
     }
-    let message = "No model runner is attached to this server";
+    let message = "This server runs without an agent, and no external runner is attached";
     let status = StatusCode::SERVICE_UNAVAILABLE;
     Err(ApiError::tagged(status, "ServiceUnavailableError", message)
         .with_field("service", "session.compact"))

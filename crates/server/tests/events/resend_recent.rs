@@ -6,7 +6,7 @@ use turnstone_core::turn::TurnOutcome;
 use crate::scripted_session::{
     BEGIN, ReceivedFrame, assistant, at, begin, frame, part, play_session, put, session, write,
 };
-use crate::support::{ServerFixture, SseStream};
+use crate::support::{ServerFixture, SseStream, adjustable_now, advance_clock};
 
 /// What a fresh stream receives before anything happens: up to the next event, which is made for it.
 fn resent_events(house: &ServerFixture, stream: &mut SseStream) -> Vec<ReceivedFrame> {
@@ -83,4 +83,47 @@ fn old_state_is_not_resent() {
     play_session(&house, "old", 1);
     let mut stream = house.client().stream("/global/event");
     assert_eq!(resent_events(&house, &mut stream), Vec::new());
+}
+
+/// OpenCode's terminal shows a dialog only for a request that its stream announces.
+#[test]
+fn every_new_stream_announces_pending_requests_once() {
+    let house = ServerFixture::with_settings(|settings| settings.clock = adjustable_now);
+    house.configure_user(r#"{"permission":{"bash":"ask"}}"#);
+    let made = house.client().post("/session", &json!({})).expect(200);
+    let path = format!("/api/session/{}/permission", made["id"].as_str().expect("an id"));
+    let ask = |line: &str| {
+        let body = json!({ "action": "bash", "resources": [line] });
+        house.client().post(&path, &body).expect(200)["data"]["id"].clone()
+    };
+    let announced = |path: &str| {
+        let mut stream = house.client().stream(path);
+        let mark = house.client().post("/session", &json!({})).expect(200)["id"].clone();
+        let mut found = Vec::new();
+        loop {
+            let event = stream.event().expect("the stream goes on");
+            let event = if event["payload"].is_object() { &event["payload"] } else { &event };
+            if event["type"] == "permission.asked" {
+                found.push(event["properties"]["id"].clone());
+            }
+            if event["properties"]["sessionID"] == mark {
+                return found;
+            }
+        }
+    };
+    let old = ask("old");
+    // The newest state of what changed in the last five minutes is sent anyway.
+    advance_clock(3_600_000);
+    let new = ask("new");
+    for stream in ["/event", "/global/event", "/event?after=0", "/global/event?after=999999"] {
+        let mut found = announced(stream);
+        found.sort_by_key(|id| *id == new);
+        found.dedup();
+        assert_eq!(found, [old.clone(), new.clone()], "{stream}");
+    }
+    assert_eq!(announced("/event").len(), 2);
+    assert_eq!(announced("/global/event").len(), 2);
+    let reply = format!("{path}/{}/reply", old.as_str().expect("an id"));
+    assert_eq!(house.client().post(&reply, &json!({ "reply": "once" })).status, 204);
+    assert_eq!(announced("/event"), [new]);
 }
