@@ -56,9 +56,11 @@ function environment(home) {
   }
 }
 
-/** Starts `BINARY serve` in a project; resolves to {url, work, home, pid, stop, kill}. */
+/** Starts `BINARY serve` in a project, turnstone with its own agent only if `more.agent` is set; resolves to {url, work, home, pid, stop, kill}. */
 export async function start(binary, { home, work }, more = {}) {
   const args = ["serve", "--port", String(more.port ?? 0), "--hostname", "127.0.0.1"]
+  // With a runner outside, or without any: prompts must not be answered by the server's own agent.
+  if (path.basename(binary) === "turnstone" && !more.agent) args.push("--no-agent")
   const child = spawn(binary, args, { cwd: work, env: { ...environment(home), ...more.env } })
   process.on("exit", () => child.kill("SIGKILL"))
   let log = ""

@@ -2,7 +2,8 @@
 //
 // The newest user text that contains `[[ step, step, … ]]` (JSON objects) is the script; the n-th model
 // call after it plays the n-th step. A step: {text?, reasoning?, tools?: [{name, args}], status?, error?,
-// hangs?}; one that hangs says its text and then nothing more.
+// hangs?}; one that hangs says its text and then nothing more. A prompt with the words `play NAME` plays the
+// script of that name instead, if the server was started with one.
 import http from "node:http"
 
 const words = (content) =>
@@ -10,17 +11,20 @@ const words = (content) =>
   : Array.isArray(content) ? content.map((part) => part.text ?? "").join("\n")
   : ""
 
-function scriptOf(messages) {
+function scriptOf(messages, named) {
   for (let at = messages.length - 1; at >= 0; at--) {
     if (messages[at].role !== "user") continue
-    const found = /\[\[([\s\S]*)\]\]/.exec(words(messages[at].content))
+    const text = words(messages[at].content)
+    const steps = named[/play ([a-z]+)/.exec(text)?.[1]]
+    if (steps) return { steps, at }
+    const found = /\[\[([\s\S]*)\]\]/.exec(text)
     if (found) return { steps: JSON.parse(`[${found[1]}]`), at }
   }
   return { steps: [], at: messages.length - 1 }
 }
 
-function stepFor(body) {
-  const { steps, at } = scriptOf(body.messages ?? [])
+function stepFor(body, named) {
+  const { steps, at } = scriptOf(body.messages ?? [], named)
   if (!body.tools?.length) return { text: "A generated title" }
   const done = body.messages.slice(at + 1).filter((message) => message.role === "assistant").length
   return steps[done] ?? { text: "All steps are done." }
@@ -52,14 +56,14 @@ function play(res, step, id, model) {
 }
 
 /** Starts the server on a free port of loopback; resolves to {url, close}. */
-export async function startModel() {
+export async function startModel(named = {}) {
   let calls = 0
   const server = http.createServer(async (req, res) => {
     let text = ""
     for await (const chunk of req) text += chunk
     if (req.method === "GET") return res.end(JSON.stringify({ data: [{ id: "scripted" }] }))
     const body = JSON.parse(text)
-    const step = stepFor(body)
+    const step = stepFor(body, named)
     if (step.status) {
       res.writeHead(step.status, { "content-type": "application/json" })
       return res.end(JSON.stringify({ error: { message: step.error ?? "scripted failure", type: "scripted" } }))

@@ -25,6 +25,8 @@ pub(crate) struct ConfigFile {
     pub(crate) snapshot: SnapshotSettings,
     /// Settings of `exec`.
     pub(crate) exec: ExecSettings,
+    /// What `serve` does.
+    pub(crate) serve: ServeSettings,
     /// What `serve` watches.
     pub(crate) watch: WatchSettings,
     /// Permission rules: one action, or a table.
@@ -55,6 +57,20 @@ pub(crate) struct ExecSettings {
 impl Default for ExecSettings {
     fn default() -> Self {
         Self { keep_output: true, trace: true }
+    }
+}
+
+/// Settings of `serve`.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub(crate) struct ServeSettings {
+    /// Whether the server runs the agent itself.
+    pub(crate) agent: bool,
+}
+
+impl Default for ServeSettings {
+    fn default() -> Self {
+        Self { agent: true }
     }
 }
 
@@ -209,6 +225,7 @@ mod tests {
         let some = read(r#"{"exec":{"keep_output":false}}"#).unwrap().exec;
         assert!(!some.keep_output && some.trace);
         assert!(!read(r#"{"exec":{"trace":false}}"#).unwrap().exec.trace);
+        assert!(usual.serve.agent && !read(r#"{"serve":{"agent":false}}"#).unwrap().serve.agent);
         assert_eq!(read(r#"{"undo":"best-effort"}"#).unwrap().undo, UndoSetting::BestEffort);
         assert!(read(r#"{"undo":"maybe"}"#).is_err());
         assert!(read(r#"{"$schema":"x","permission":"ask"}"#).is_ok());

@@ -7,6 +7,7 @@ use std::path::Path;
 use std::sync::Weak;
 use std::time::Duration;
 
+use serde::Serialize;
 use turnstone_core::id::SessionId;
 use turnstone_engine::EngineError;
 use turnstone_store::Context;
@@ -31,8 +32,28 @@ pub trait PromptRunner: Send + Sync {
     /// True while a turn of the session runs here: it notices by itself that it is to be aborted.
     fn is_running(&self, session: &SessionId) -> bool;
 
+    /// Returns the skills that the agent can load in `directory`.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the configuration.
+    fn list_skills(&self, directory: &Path) -> Result<Vec<SkillSummary>, String>;
+
     /// Ends what runs, as interrupted. Returns when all have ended or `grace` has passed.
     fn stop(&self, grace: Duration);
+}
+
+/// A skill, as clients list it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct SkillSummary {
+    /// Its name.
+    pub name: String,
+    /// When to load it.
+    pub description: String,
+    /// Its file.
+    pub location: String,
+    /// Its instructions.
+    pub content: String,
 }
 
 /// The server, as a runner in its process sees it. Does not keep the server alive.

@@ -17,9 +17,10 @@ use super::model_setup::{set_up_model, weakest_variant};
 use super::network::http_settings;
 use super::provider_cache::ProviderCache;
 use super::settings_failure::missing_agent;
+use super::skill_files;
 use super::tool_set::list_tools;
 use crate::run::{RunAgent, RunLimits, RunModel, RunSettings, SettingsFailure};
-use crate::tool::Tool;
+use crate::tool::{SkillInfo, Tool};
 
 /// The agent that writes titles.
 const TITLE_AGENT: &str = "title";
@@ -77,6 +78,16 @@ impl ConfiguredRunSettings {
         }
         loaded.insert(directory.to_owned(), place.clone());
         Ok(place)
+    }
+
+    /// Returns the skills of a directory.
+    ///
+    /// # Errors
+    ///
+    /// As [`DirectoryConfiguration::load`].
+    pub fn list_skills(&self, directory: &Path) -> Result<Vec<SkillInfo>, SettingsFailure> {
+        let place = DirectoryConfiguration::load(&self.environment, directory)?;
+        Ok(skill_files::list_skills(&self.environment.configuration, &place))
     }
 
     /// Returns the configuration as it was read last.

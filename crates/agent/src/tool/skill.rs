@@ -32,6 +32,19 @@ pub struct SkillInfo {
     pub file: PathBuf,
 }
 
+impl SkillInfo {
+    /// Reads the instructions, without the block of fields before them; `None` if the file is gone.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read, or it is too large.
+    pub fn read_instructions(&self) -> std::io::Result<Option<String>> {
+        let bytes = read_bounded_file(&self.file, MAX_SKILL_BYTES)?;
+        let text = bytes.map(|bytes| String::from_utf8_lossy(&bytes).into_owned());
+        Ok(text.map(|text| without_front_matter(&text).trim().to_owned()))
+    }
+}
+
 /// Loads skills.
 pub struct SkillTool {
     skills: Vec<SkillInfo>,
@@ -73,12 +86,10 @@ impl Tool for SkillTool {
         let own = || vec![name.to_owned()];
         host.ask(permission_ask(NAME, own(), own(), json!({})))?;
         let failed = |error| ToolError::failed(format!("The skill {name} cannot be read: {error}"));
-        let bytes = read_bounded_file(&skill.file, MAX_SKILL_BYTES).map_err(failed)?;
-        let Some(bytes) = bytes else {
+        let Some(instructions) = skill.read_instructions().map_err(failed)? else {
             let shown = skill.file.display();
             return Err(ToolError::failed(format!("The skill {name} is gone: {shown}")));
         };
-        let text = String::from_utf8_lossy(&bytes);
         let folder = skill.file.parent().unwrap_or(Path::new("/"));
         let files: Vec<String> = list_files(folder, &skill.file)
             .into_iter()
@@ -88,7 +99,7 @@ impl Tool for SkillTool {
             "<skill_content name=\"{name}\">\n# Skill: {name}\n\n{}\n\nBase directory of this skill: {}\n\
              Relative paths in it start there. Not all of its files may be listed.\n\n\
              <skill_files>\n{}\n</skill_files>\n</skill_content>",
-            without_front_matter(&text).trim(),
+            instructions,
             folder.display(),
             files.join("\n")
         );

@@ -39,6 +39,8 @@ mod prompt_retry;
 mod python_runner;
 mod search;
 mod serve;
+mod serve_agent;
+mod serve_client;
 mod serve_password;
 mod serve_process;
 mod serve_shell;

@@ -41,7 +41,7 @@ impl TestServer {
             .env("TURNSTONE_DATA", case.data_dir())
             .env("OPENCODE_SERVER_PASSWORD", "pw")
             .current_dir(case.path("p"))
-            .args(["serve", "--port", "0", "--json"])
+            .args(["serve", "--port", "0", "--json", "--no-agent"])
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(Stdio::null())

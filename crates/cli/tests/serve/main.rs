@@ -142,6 +142,20 @@ fn opencode_tui_works_and_survives_a_server_crash() -> TestResult {
     Ok(())
 }
 
+/// The server's own agent, as a person sees it.
+#[test]
+fn opencode_tui_works_with_the_agent_of_the_server() -> TestResult {
+    let clients = InteropClients::install()?;
+    required_tools::find_program("tmux")?;
+    let opencode = clients.opencode.to_string_lossy().into_owned();
+
+    let report = clients
+        .run_script("agent-tui.mjs", &[turnstone_program(), &opencode, &clients.output_dir()])?;
+
+    assert_eq!(report["done"].as_array().map(Vec::len), Some(11), "{report:#}");
+    Ok(())
+}
+
 /// The example that docs/http.md names, as a person sees it.
 #[test]
 fn opencode_tui_shows_what_the_example_runner_does() -> TestResult {

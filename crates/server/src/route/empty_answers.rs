@@ -9,7 +9,6 @@ use crate::project_directory::RequestedDirectory;
 
 pub(super) fn routes() -> Router<AppState> {
     Router::new()
-        .route("/skill", get(empty_list))
         .route("/lsp", get(empty_list))
         .route("/formatter", get(empty_list))
         .route("/mcp", get(empty_table))

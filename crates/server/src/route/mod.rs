@@ -33,6 +33,7 @@ mod router;
 mod session;
 mod share;
 mod shell;
+mod skill;
 mod status;
 mod summarize;
 mod sync;

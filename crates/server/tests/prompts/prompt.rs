@@ -26,7 +26,7 @@ fn prompt_without_runner_is_stored_and_answered_with_error() {
         (&"assistant".into(), &"UnknownError".into())
     );
     let words = info["error"]["data"]["message"].as_str().expect("words");
-    assert!(words.contains("No model runner") && words.contains("/turnstone/"), "{words}");
+    assert!(words.contains("without an agent") && words.contains("/turnstone/"), "{words}");
     assert_eq!((&info["agent"], &info["mode"]), (&"plan".into(), &"plan".into()));
     assert_eq!((&info["providerID"], &info["modelID"]), (&"p".into(), &"m".into()));
     assert!(info["time"]["completed"].is_i64(), "{info}");

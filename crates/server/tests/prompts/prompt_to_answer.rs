@@ -251,12 +251,12 @@ fn silent_runner_leaves_no_prompt_unanswered() {
         advance_clock(60_000);
         asking.join().expect("answered")
     });
-    assert!(text(&answer["info"]["error"]["data"]["message"]).contains("No model runner"));
+    assert!(text(&answer["info"]["error"]["data"]["message"]).contains("without an agent"));
     assert_eq!(client.get("/turnstone/runner").expect(200), json!([]));
     assert!(is_idle(&house, id));
     // The next prompt is answered at once, and a runner that comes back is asked again.
     let answer = client.post(path, &text_prompt("and now?")).expect(200);
-    assert!(text(&answer["info"]["error"]["data"]["message"]).contains("No model runner"));
+    assert!(text(&answer["info"]["error"]["data"]["message"]).contains("without an agent"));
     client.get(&format!("/turnstone/runner/{}/inbox", runner.id)).expect(404);
     let runner = TestRunner::attach(&house);
     let answer = std::thread::scope(|scope| {
@@ -306,7 +306,7 @@ fn leaving_runner_releases_waiting_clients() {
         runner.leave();
         asking.join().expect("answered")
     });
-    assert!(text(&answer["info"]["error"]["data"]["message"]).contains("No model runner"));
+    assert!(text(&answer["info"]["error"]["data"]["message"]).contains("without an agent"));
     assert!(is_idle(&house, id));
 }
 

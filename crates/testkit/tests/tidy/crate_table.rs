@@ -504,7 +504,9 @@ pub(crate) const CRATES: [CrateRow; 13] = [
     CrateRow {
         name: "cli",
         purpose: "the program `turnstone`: arguments, environment, clock, output, exit codes",
-        uses: &["config", "core", "engine", "exchange", "process", "server", "snapshot", "store"],
+        uses: &[
+            "agent", "config", "core", "engine", "exchange", "process", "server", "snapshot", "store",
+        ],
         boundaries: &[
             never(&SQLITE),
             never(&HTTP),

@@ -2,6 +2,7 @@
 
 mod password;
 mod serve_args;
+mod served_agent;
 mod server_thread;
 
 pub(crate) use serve_args::{ServeArgs, run};

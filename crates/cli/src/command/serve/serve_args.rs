@@ -7,6 +7,7 @@ use std::sync::Arc;
 use turnstone_server::{ClientFolders, Credentials, RequestLimits, ServerSettings, SocketSetting};
 
 use super::password;
+use super::served_agent::AgentSetup;
 use super::server_thread::serve_until_signal;
 use crate::app::CliApp;
 use crate::clock;
@@ -20,7 +21,8 @@ const DEFAULT_USERNAME: &str = "opencode";
 /// Serve the HTTP API for OpenCode clients and native clients
 ///
 /// One server is enough for all directories. `opencode attach http://127.0.0.1:4096` and the SDK work
-/// unmodified. Without a password the server answers only processes of the same user on this machine.
+/// unmodified: the server runs the agent itself, with the models and rules of your configuration. `turnstone
+/// auth set` stores a key for a provider, `turnstone models` lists the models. Without a password the server answers only processes of the same user on this machine.
 /// Other users, and other machines with --hostname, need a password: set it with --password-file,
 /// --password-stdin, or the variable TURNSTONE_SERVER_PASSWORD (or OPENCODE_SERVER_PASSWORD). Programs of
 /// the same user can also connect to the Unix socket, without a password. SIGINT or SIGTERM stops the
@@ -56,6 +58,10 @@ pub(crate) struct ServeArgs {
     #[arg(long, value_name = "ORIGIN")]
     cors: Vec<String>,
 
+    /// Run no agent: prompts wait for an external runner (the setting `serve.agent` does the same)
+    #[arg(long)]
+    no_agent: bool,
+
     /// Log requests and responses to stderr
     #[arg(long)]
     pub(crate) print_logs: bool,
@@ -70,7 +76,10 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ServeArgs) -> Result<Program
     // First, because it may execute the program again without the password in its environment.
     let password = password::read_password(app, args)?;
     let engine = Arc::new(app.open_engine()?);
-    serve_until_signal(ui, engine, build_settings(app, args, password)?)
+    let settings = build_settings(app, args, password)?;
+    let runs_agent = !args.no_agent && app.read_config()?.serve.agent;
+    let agent = runs_agent.then(|| AgentSetup::new(app, &engine)).transpose()?;
+    serve_until_signal(ui, engine, settings, agent)
 }
 
 fn build_settings(

@@ -18,6 +18,7 @@ use turnstone_engine::Engine;
 use turnstone_process::end_git_commands;
 use turnstone_server::{HttpServer, ServeError, ServerSettings};
 
+use super::served_agent::AgentSetup;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::ui::Ui;
@@ -46,12 +47,13 @@ pub(super) fn serve_until_signal(
     ui: &mut Ui,
     engine: Arc<Engine>,
     settings: ServerSettings,
+    agent: Option<AgentSetup>,
 ) -> Result<ProgramExit, CliError> {
     let (sender, events) = mpsc::channel();
     forward_signals(sender.clone())?;
     let (stop, stopped) = oneshot::channel();
     spawn_thread("turnstone-server", move || {
-        let ended = run_server(engine, settings, &sender, stopped);
+        let ended = run_server(engine, (settings, agent), &sender, stopped);
         sender.send(ServerThreadEvent::Ended(ended)).ok();
     })?;
     let mut failed = None;
@@ -109,7 +111,7 @@ fn wait_for_shutdown(
 /// Runs the server in its own runtime.
 fn run_server(
     engine: Arc<Engine>,
-    settings: ServerSettings,
+    (settings, agent): (ServerSettings, Option<AgentSetup>),
     events: &Sender<ServerThreadEvent>,
     stopped: oneshot::Receiver<()>,
 ) -> Result<(), CliError> {
@@ -122,6 +124,9 @@ fn run_server(
     let served = runtime.block_on(async {
         let server =
             HttpServer::bind(engine, settings).await.map_err(|error| serve_error(&error))?;
+        if let Some(agent) = agent {
+            server.attach_runner(|host| agent.into_runner(host));
+        }
         let socket = server.socket().map(ToOwned::to_owned);
         events.send(ServerThreadEvent::Ready(server.address(), socket)).ok();
         let stop = async {

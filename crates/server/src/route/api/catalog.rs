@@ -8,6 +8,7 @@ use serde_json::Value;
 use turnstone_config::Configuration;
 
 use super::super::empty_answers::EmptyList;
+use super::super::skill::list_skills;
 use super::location::LocatedData;
 use crate::app::AppState;
 use crate::config_response::{
@@ -15,6 +16,7 @@ use crate::config_response::{
 };
 use crate::configuration::project_config;
 use crate::error::ApiError;
+use crate::prompt_runner::SkillSummary;
 use crate::request_scope::DirectoryRequest;
 
 pub(super) fn routes() -> Router<AppState> {
@@ -26,7 +28,7 @@ pub(super) fn routes() -> Router<AppState> {
         .route("/api/provider/{provider}", get(provider))
         .route("/api/integration", get(empty_list))
         .route("/api/reference", get(empty_list))
-        .route("/api/skill", get(empty_list))
+        .route("/api/skill", get(skills))
 }
 
 /// A part of the configuration with the location it applies to.
@@ -81,7 +83,19 @@ async fn provider(request: DirectoryRequest, Path(id): Path<String>) -> LocatedC
     .await
 }
 
-/// `GET /api/integration`, `/api/reference`, `/api/skill`: there are none.
+/// `GET /api/skill`
+async fn skills(
+    request: DirectoryRequest,
+) -> Result<Json<LocatedData<Vec<SkillSummary>>>, ApiError> {
+    request
+        .in_project(|app, _, place| {
+            let skills = list_skills(app, &place.directory)?;
+            Ok(Json(LocatedData::new(&place, skills)))
+        })
+        .await
+}
+
+/// `GET /api/integration`, `/api/reference`: there are none.
 async fn empty_list(request: DirectoryRequest) -> Result<Json<LocatedData<EmptyList>>, ApiError> {
     request.in_project(|_, _, place| Ok(Json(LocatedData::new(&place, [])))).await
 }
