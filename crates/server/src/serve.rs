@@ -209,7 +209,9 @@ async fn stop_runner(app: AppState, mut stopping: tokio::sync::watch::Receiver<b
         Ok(())
     });
     if stopped.await.is_err() {
-        tracing::warn!("the agent could not be stopped; its turns are recovered by the next process");
+        tracing::warn!(
+            "the agent could not be stopped; its turns are recovered by the next process"
+        );
     }
 }
 

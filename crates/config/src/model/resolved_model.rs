@@ -259,7 +259,8 @@ impl ModelResolver<'_> {
     ) -> Result<ResolvedModel, ModelResolutionError> {
         let invalid = || ModelResolutionError::InvalidName(name.to_owned());
         let name = ModelName::parse(name).ok_or_else(invalid)?;
-        if name.provider == SCRIPTED {
+        // A model that is configured under this name is what its user means.
+        if name.provider == SCRIPTED && self.find(&name).is_err() {
             return Ok(ResolvedModel::scripted(name));
         }
         let (provider, profile) = self.find(&name)?;

@@ -171,3 +171,16 @@ fn scripted_model_needs_neither_key_nor_address() {
     let used = UsedTokens { input: 5, output: 5, ..UsedTokens::default() };
     assert_eq!(model.profile.prices.cost(&used), Some(0.0));
 }
+
+#[test]
+fn configured_provider_named_scripted_is_not_a_script() {
+    let fixture = ConfigFixture::new();
+    let provider = json!({"npm": "@ai-sdk/openai-compatible",
+        "options": {"baseURL": "http://127.0.0.1:9/v1", "apiKey": "none"}, "models": {"own": {}}});
+    fixture.write_user(&json!({"provider": {"scripted": provider}}).to_string());
+    let config = fixture.load();
+    let model = config.resolve_model("scripted/own", None).expect("resolved");
+    assert_eq!((model.wire, model.base_url.as_str()), (ModelWire::Chat, "http://127.0.0.1:9/v1"));
+    let script = config.resolve_model("scripted/other.json", None).expect("resolved");
+    assert_eq!(script.wire, ModelWire::Scripted);
+}

@@ -135,11 +135,7 @@ async fn wait_for_answer(
 
 /// Makes sure that what waits in an inbox is taken up: by the runner of this process, or, without any runner, by an
 /// answer that says so.
-pub(crate) fn take_up_inbox(
-    app: &AppState,
-    ctx: &Context,
-    id: &SessionId,
-) -> Result<(), ApiError> {
+pub(crate) fn take_up_inbox(app: &AppState, ctx: &Context, id: &SessionId) -> Result<(), ApiError> {
     // Not part of a request: neither its preconditions nor its key apply.
     let ctx = &ctx.without_preconditions().at_time(app.now());
     let (session, status) = app

@@ -10,8 +10,8 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 use super::{
     abort, agent, api, client_log, command, command_list, config, diff, empty_answers, event, file,
     find, fork, global_sessions, health, instance, message, native, not_offered, openapi, part,
-    path, permission, project, prompt, provider, pty, question, revert, session, share, shell, skill,
-    status, summarize, sync, tui, vcs, worktree,
+    path, permission, project, prompt, provider, pty, question, revert, session, share, shell,
+    skill, status, summarize, sync, tui, vcs, worktree,
 };
 use crate::app::AppState;
 use crate::error::ApiError;

@@ -28,11 +28,9 @@ async fn list(request: DirectoryRequest) -> Result<Json<Vec<SkillSummary>>, ApiE
 }
 
 /// The skills of a directory; none without an agent in this process, because nothing here could load one.
-pub(super) fn list_skills(
-    app: &AppState,
-    directory: &Path,
-) -> Result<Vec<SkillSummary>, ApiError> {
+pub(super) fn list_skills(app: &AppState, directory: &Path) -> Result<Vec<SkillSummary>, ApiError> {
     let Some(runner) = app.runners().in_process() else { return Ok(Vec::new()) };
-    let invalid = |why: String| ApiError::tagged(StatusCode::BAD_REQUEST, "ConfigInvalidError", &why);
+    let invalid =
+        |why: String| ApiError::tagged(StatusCode::BAD_REQUEST, "ConfigInvalidError", &why);
     runner.list_skills(directory).map_err(invalid)
 }

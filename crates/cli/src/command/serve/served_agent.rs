@@ -49,10 +49,11 @@ impl AgentSetup {
             is_traced: app.read_config()?.exec.trace,
             clock: clock::now,
         };
-        let settings = ConfiguredRunSettings::new(environment).map_err(|error| CliError::Refused {
-            what: format!("cannot make requests to models: {error}"),
-            hint: Some("check the proxy variables, such as HTTPS_PROXY".to_owned()),
-        })?;
+        let settings =
+            ConfiguredRunSettings::new(environment).map_err(|error| CliError::Refused {
+                what: format!("cannot make requests to models: {error}"),
+                hint: Some("check the proxy variables, such as HTTPS_PROXY".to_owned()),
+            })?;
         let data = app.layout().root().to_owned();
         Ok(Self { engine: engine.clone(), settings: Arc::new(settings), data })
     }
@@ -61,8 +62,13 @@ impl AgentSetup {
     pub(super) fn into_runner(self, host: PromptRunnerHost) -> Arc<dyn PromptRunner> {
         let Self { engine, settings, data } = self;
         let observer = Arc::new(ServerObserver { host });
-        let options =
-            AgentRunnerOptions { engine, settings: settings.clone(), observer, data, clock: clock::now };
+        let options = AgentRunnerOptions {
+            engine,
+            settings: settings.clone(),
+            observer,
+            data,
+            clock: clock::now,
+        };
         Arc::new(ServedAgent { runner: AgentRunner::new(options), settings })
     }
 }
@@ -103,7 +109,8 @@ impl PromptRunner for ServedAgent {
 
     fn list_skills(&self, directory: &Path) -> Result<Vec<SkillSummary>, String> {
         let skills = self.settings.list_skills(directory);
-        let skills = skills.map_err(|failure| failure.data["message"].as_str().unwrap_or_default().to_owned())?;
+        let skills = skills
+            .map_err(|failure| failure.data["message"].as_str().unwrap_or_default().to_owned())?;
         let summary = |skill: turnstone_agent::tool::SkillInfo| {
             let content = skill.read_instructions().ok().flatten()?;
             let location = skill.file.to_string_lossy().into_owned();
