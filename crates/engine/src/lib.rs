@@ -31,6 +31,7 @@ pub use history::client_edit::{ClientEdits, ProjectPatch, SessionPatch};
 pub use history::diff::{DiffFormat, DiffTarget, Diffs, SessionDiff, TurnTrace};
 pub use history::fork::{ForkedWorktree, Forks};
 pub use history::imported_session::ImportedSessions;
+pub use history::imported_snapshots::{SnapshotAdoptionReport, UnadoptedStep};
 pub use history::jump::{SessionCheckpoint, SessionPoint};
 pub use history::replication::{ReplicatedEvent, Replication};
 pub use history::revert::Reverts;

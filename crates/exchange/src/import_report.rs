@@ -24,6 +24,9 @@ pub struct ImportReport {
     /// The sessions that are as the source has them now: what was changed here is not among them.
     #[serde(skip)]
     pub sessions: Vec<SessionId>,
+    /// The sessions of the source that were changed here since an earlier import.
+    #[serde(skip)]
+    pub changed_sessions: Vec<SessionId>,
 }
 
 /// The most skipped things, notes or rules a report lists of one sort; all of them are counted.

@@ -94,18 +94,7 @@ impl SnapshotStore {
         {
             return Ok(captured(capture_id(&tip, last), capture_time(last), false));
         }
-        let commit = Commit {
-            tree: *tree,
-            parents: tip.into_iter().chain([*about]).collect(),
-            seconds: now.0.div_euclid(1000),
-            message: format!(
-                "capture\n\nTurnstone-Group: {}\nTurnstone-Mode: {}\nTurnstone-Files: {files}\n\
-                 Turnstone-Time: {}\n",
-                group.name(),
-                seen.mode.as_str(),
-                now.0
-            ),
-        };
+        let commit = build_capture_commit(content, tip, seen.mode, group, now);
         let commit = PackedObject::new(ObjectKind::Commit, &commit.encode())?;
         let id = commit.oid;
         writer.add(&commit)?;
@@ -115,6 +104,29 @@ impl SnapshotStore {
         self.repository.refs().write(group.reference(), &id)?;
         drop((early, held, chain));
         Ok(captured(id, now, true))
+    }
+}
+
+/// Makes the commit of a capture, which follows `previous` in its group.
+pub(crate) fn build_capture_commit(
+    content: &CaptureContent,
+    previous: Option<Oid>,
+    mode: CaptureMode,
+    group: &PinGroup,
+    now: EpochMillis,
+) -> Commit {
+    Commit {
+        tree: content.tree,
+        parents: previous.into_iter().chain([content.coverage_commit]).collect(),
+        seconds: now.0.div_euclid(1000),
+        message: format!(
+            "capture\n\nTurnstone-Group: {}\nTurnstone-Mode: {}\nTurnstone-Files: {}\n\
+             Turnstone-Time: {}\n",
+            group.name(),
+            mode.as_str(),
+            content.files,
+            now.0
+        ),
     }
 }
 

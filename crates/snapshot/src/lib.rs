@@ -21,6 +21,7 @@ mod eviction;
 mod file_hashing;
 mod file_watch;
 mod forced_paths;
+mod foreign_snapshots;
 mod forget;
 mod gc;
 mod git_position;
@@ -67,6 +68,9 @@ pub use diff::{
 pub use disk_usage::{DiskUsageReport, GroupUsage, PathUsage, StoreInspection, StoreUsage};
 pub use eviction::{CaptureEviction, EvictionReport, EvictionRequest};
 pub use file_watch::JournalState;
+pub use foreign_snapshots::{
+    AdoptedStep, ForeignSnapshots, RecordedPath, RecordedStep, find_foreign_snapshots,
+};
 pub use forget::{
     ForgettableVersion, ForgettableVersions, PathForgetter, Tombstones, patterns_match_path,
 };

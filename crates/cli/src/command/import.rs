@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-use turnstone_engine::{Engine, EngineError};
+use turnstone_engine::{Engine, EngineError, SnapshotAdoptionReport};
 use turnstone_exchange::{
     ImportError, ImportProgress, ImportReport, ImportedRule, ImportedRules, Options, PlannedImport,
     RecordKind, SkippedRecord,
 };
 use turnstone_store::{Actor, Context, StoreError};
 
+use super::imported_snapshots::{self, SnapshotImport};
 use crate::app::CliApp;
 use crate::caller_check::require_person;
 use crate::error::CliError;
@@ -29,10 +30,13 @@ use crate::ui::{ColumnKind, DIM_STYLE, TextTable, Ui, WARNING_STYLE, apply_style
 /// The source is not trusted: an import does not change your existing projects and sessions. Permission
 /// rules, approvals and start commands in the source are stored and listed, but have no effect unless you
 /// pass --trust, which also works for a source that is already imported. Your own rules take precedence.
+///
+/// With --snapshots, the files that imported turns changed can be undone like those of other turns, as far as
+/// OpenCode still has its snapshots of them; they are copied. What is missing is listed.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  turnstone import\n  turnstone import ~/.local/share/opencode\n  \
-                        opencode export ses_e21d | turnstone import -"
+                        turnstone import --snapshots\n  opencode export ses_e21d | turnstone import -"
 )]
 pub(crate) struct ImportArgs {
     /// Directory, database or file to import [default: OpenCode's data directory]
@@ -42,6 +46,10 @@ pub(crate) struct ImportArgs {
     /// List everything that was not imported, with the reason
     #[arg(long)]
     full: bool,
+
+    /// Copy OpenCode's snapshots, so that file changes of imported turns can be undone
+    #[arg(long)]
+    snapshots: bool,
 
     /// Activate the permission rules, approvals and start commands in SOURCE
     #[arg(long)]
@@ -68,6 +76,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<Progra
     };
     let plan = PlannedImport::open(&found, &Options::default())?;
     let plan = if args.trust { plan.with_trust() } else { plan };
+    let snapshots = args.snapshots.then(|| SnapshotImport::new(&found, &usual_places(app)));
     let (engine, ctx) = (app.open_engine()?, app.context());
     if !ui.wants_json() {
         ui.print_note(&format!("importing {}", text::sanitize_line(&plan.describe())));
@@ -82,13 +91,18 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<Progra
     });
     bar.finish_and_clear();
     match done {
-        Ok(mut report) => {
-            complete_sessions(&engine, &ctx, &mut report)?;
-            print_report(ui, &report, args.full)?;
+        Ok(report) => {
+            let ctx = Context { actor: Actor::import(), ..ctx };
+            let adopted = match &snapshots {
+                Some(snapshots) => Some(snapshots.adopt(ui, &engine, &ctx, &report)?),
+                None => None,
+            };
+            complete_sessions(&engine, &ctx, &report)?;
+            print_report(ui, &report, adopted.as_ref(), args.full)?;
             Ok(ProgramExit::Ok)
         }
         Err(ImportError::Store { source, report }) => {
-            print_report(ui, &report, args.full)?;
+            print_report(ui, &report, None, args.full)?;
             Err(CliError::Import(source))
         }
         Err(ImportError::Source(error)) => Err(error.into()),
@@ -99,11 +113,10 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ImportArgs) -> Result<Progra
 fn complete_sessions(
     engine: &Engine,
     ctx: &Context,
-    report: &mut ImportReport,
+    report: &ImportReport,
 ) -> Result<(), CliError> {
-    let ctx = Context { actor: Actor::import(), ..ctx.clone() };
     for session in &report.sessions {
-        match engine.history().imported_sessions().adopt_revert(&ctx, session) {
+        match engine.history().imported_sessions().adopt_revert(ctx, session) {
             Ok(_) => {}
             // It is used here meanwhile: then its position in the source no longer counts.
             Err(EngineError::Store(StoreError::Busy(_) | StoreError::NoSession(_))) => {}
@@ -113,14 +126,20 @@ fn complete_sessions(
     Ok(())
 }
 
-/// OpenCode's data directory in one of the usual places; on a terminal, after a question.
-fn find_usual_source(ui: &mut Ui, app: &CliApp) -> Result<PathBuf, CliError> {
+/// The places where OpenCode keeps its data.
+fn usual_places(app: &CliApp) -> Vec<PathBuf> {
     let home = app.user_git_config().home.as_ref().map(|home| home.join(".local/share"));
     let named = app.environment_variables().iter().find(|(name, _)| name == "XDG_DATA_HOME");
     let named = named.map(|(_, value)| PathBuf::from(value)).filter(|path| path.is_absolute());
     let mut places: Vec<PathBuf> =
         named.into_iter().chain(home).map(|place| place.join("opencode")).collect();
     places.dedup();
+    places
+}
+
+/// OpenCode's data directory in one of the usual places; on a terminal, after a question.
+fn find_usual_source(ui: &mut Ui, app: &CliApp) -> Result<PathBuf, CliError> {
+    let places = usual_places(app);
     let shown = |place: &PathBuf| text::sanitize_line(&place.to_string_lossy());
     let Some(found) = places.iter().find(|place| place.is_dir()) else {
         let places: Vec<String> = places.iter().map(shown).collect();
@@ -136,9 +155,18 @@ fn find_usual_source(ui: &mut Ui, app: &CliApp) -> Result<PathBuf, CliError> {
     Ok(found.clone())
 }
 
-fn print_report(ui: &mut Ui, report: &ImportReport, full: bool) -> Result<(), CliError> {
+fn print_report(
+    ui: &mut Ui,
+    report: &ImportReport,
+    adopted: Option<&SnapshotAdoptionReport>,
+    full: bool,
+) -> Result<(), CliError> {
     if ui.wants_json() {
-        return ui.print_json(&serde_json::to_value(report)?);
+        let mut value = serde_json::to_value(report)?;
+        if let Some(adopted) = adopted {
+            value["snapshots"] = serde_json::to_value(adopted)?;
+        }
+        return ui.print_json(&value);
     }
     let mut grid = TextTable::new(&[
         ("KIND", ColumnKind::Text),
@@ -166,6 +194,10 @@ fn print_report(ui: &mut Ui, report: &ImportReport, full: bool) -> Result<(), Cl
     for (kind, counts) in &report.kinds {
         print_skipped(ui, *kind, "rejected", (&counts.rejected, counts.rejected_count), full);
         print_skipped(ui, *kind, "orphaned", (&counts.orphans, counts.orphaned), full);
+    }
+    if let Some(adopted) = adopted {
+        let listed = if full { usize::MAX } else { MAX_LISTED_REASONS };
+        imported_snapshots::print_adopted(ui, adopted, listed);
     }
     print_rules(ui, &report.untrusted, NOT_IN_EFFECT, full);
     print_rules(ui, &report.trusted, "now in effect", full);

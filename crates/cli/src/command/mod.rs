@@ -13,6 +13,7 @@ pub(crate) mod export;
 pub(crate) mod forget;
 pub(crate) mod fork;
 pub(crate) mod import;
+mod imported_snapshots;
 pub(crate) mod jump;
 pub(crate) mod log;
 pub(crate) mod man;

@@ -75,7 +75,7 @@ fn export(case: &CliFixture) -> Value {
     serde_json::from_str(&case.run(&["export", "ses_imp"]).out).expect("JSON")
 }
 
-fn serve(case: &CliFixture) -> ServeProcess {
+pub(crate) fn serve(case: &CliFixture) -> ServeProcess {
     start_serve(case, &["serve", "--port", "0", "--json"], |_| {})
 }
 
@@ -95,7 +95,12 @@ fn request_text(server: &ServeProcess, method: &str, path: &str, body: &str) -> 
     (status, body.to_owned())
 }
 
-fn request(server: &ServeProcess, method: &str, path: &str, body: &Value) -> (u16, Value) {
+pub(crate) fn request(
+    server: &ServeProcess,
+    method: &str,
+    path: &str,
+    body: &Value,
+) -> (u16, Value) {
     let body = if method == "GET" { String::new() } else { body.to_string() };
     let (status, text) = request_text(server, method, path, &body);
     (status, serde_json::from_str(&text).unwrap_or(Value::Null))

@@ -22,6 +22,7 @@ mod git_pipes;
 mod history;
 mod import_export;
 mod imported_sessions;
+mod imported_snapshots;
 mod json_output;
 mod maintenance;
 mod moved_projects;

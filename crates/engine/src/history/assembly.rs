@@ -89,6 +89,8 @@ pub(crate) fn assemble(inputs: &HistoryInputs<'_>) -> History {
     let imported_sessions = ImportedSessions {
         store: store.clone(),
         id_generator: id_generator.clone(),
+        snapshots: inputs.captures.snapshots.clone(),
+        changes: changes.clone(),
         selection: selection.clone(),
     };
     let checkpoints = Checkpoints {

@@ -9,6 +9,7 @@ pub(crate) mod diff_event_size;
 pub(crate) mod fork;
 pub(crate) mod historical_state;
 pub(crate) mod imported_session;
+pub(crate) mod imported_snapshots;
 pub(crate) mod jump;
 pub(crate) mod patch_text;
 pub(crate) mod pending_turn_ends;

@@ -376,6 +376,7 @@ pub(super) fn finish_session(run: &mut ImportRun<'_>) -> Result<(), StoreError> 
             Ok(here == wire::session_export(&session, figures.steps))
         })?;
         apply_trusted_rules(run, &session.id, fresh_rules)?;
+        run.report.changed_sessions.push(session.id.clone());
         run.record_outcome(RecordKind::Session, &source, kept_outcome(equal));
         return Ok(());
     }

@@ -12,6 +12,7 @@ use crate::capture::{CaptureMode, CaptureOutcome};
 use crate::capture_expiry::ExpiryStep;
 use crate::eviction::{EvictionReport, EvictionRequest};
 use crate::file_watch::JournalState;
+use crate::foreign_snapshots::{AdoptedStep, RecordedStep};
 use crate::gc::GcReport;
 use crate::object_store::Oid;
 use crate::path::RelPath;
@@ -20,7 +21,7 @@ use crate::restore::{
 };
 
 /// The version of requests and responses; the owner refuses any other.
-pub(super) const PROTOCOL_VERSION: u32 = 5;
+pub(super) const PROTOCOL_VERSION: u32 = 6;
 
 /// A request, and who it is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -105,6 +106,14 @@ pub(super) enum StoreRequest {
         captures: Vec<Oid>,
         group: String,
     },
+    /// Take over what steps of another program recorded.
+    Adopt {
+        /// The repositories that may have it.
+        repositories: Vec<PathBuf>,
+        steps: Vec<RecordedStep>,
+        group: String,
+        now: EpochMillis,
+    },
 }
 
 /// What is to be collected.
@@ -140,6 +149,7 @@ pub(super) enum StoreResponse {
     Measured { freed: Vec<u64> },
     Forgotten { captures: usize },
     Pinned { missing: Vec<Oid> },
+    Adopted { steps: Vec<AdoptedStep> },
     Failed(StoreFailure),
 }
 

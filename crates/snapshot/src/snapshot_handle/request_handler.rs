@@ -82,6 +82,9 @@ pub(super) fn handle_request(
             copy_captures_from(store, folder, root, captures, &PinGroup::new(group))?;
             StoreResponse::Pinned { missing: Vec::new() }
         }
+        StoreRequest::Adopt { repositories, steps, group, now } => StoreResponse::Adopted {
+            steps: store.adopt_steps(repositories, steps, &PinGroup::new(group), *now)?,
+        },
     })
 }
 

@@ -18,6 +18,7 @@ pub(crate) use attributes::ConvertedPaths;
 pub use discover::{RepositoryError, RepositoryLocation, discover_repository};
 pub(crate) use git_config::GitConfig;
 pub(crate) use git_index::{GitIndex, GitIndexEntry};
+pub(crate) use object_folders::list_object_folders;
 pub use safe_directories::SafeDirectories;
 pub(crate) use user_repository::{RepositoryChange, TrackedStatus, UserRepository};
 pub use user_settings::{UserGitSettings, find_excludes_file};

@@ -18,7 +18,7 @@ const MAX_OBJECT_FOLDERS: usize = 64;
 /// Lists the folders of objects of a repository, its own first.
 ///
 /// An alternate that is missing or a list that cannot be read is left out: its files are read from the worktree.
-pub(super) fn list_object_folders(common_dir: &Path) -> Vec<PathBuf> {
+pub(crate) fn list_object_folders(common_dir: &Path) -> Vec<PathBuf> {
     let mut folders = Vec::new();
     add_folder(&common_dir.join("objects"), 0, &mut folders);
     folders

@@ -332,6 +332,10 @@ pub(crate) const CRATES: [CrateRow; 13] = [
                         reason: "the user's repository and its configuration, read only",
                     },
                     BoundaryException {
+                        files: &["foreign_snapshots/"],
+                        reason: "OpenCode's snapshot repositories, read only",
+                    },
+                    BoundaryException {
                         files: &["file_watch/inotify.rs"],
                         reason: "watches on folders of the worktree",
                     },
