@@ -33,8 +33,13 @@ struct OpenCodeSource {
     info: Value,
 }
 
+#[expect(clippy::disallowed_methods, reason = "the snapshots are made as OpenCode makes them")]
+fn program(name: &str) -> Command {
+    Command::new(name)
+}
+
 fn run_git(directory: &Path, args: &[&str], input: &[u8]) -> String {
-    let mut git = Command::new("git");
+    let mut git = program("git");
     git.args(args).current_dir(directory).env_clear().env("PATH", "/usr/bin:/bin:/usr/local/bin");
     git.env("HOME", directory).env("GIT_CONFIG_NOSYSTEM", "1");
     git.envs([("GIT_AUTHOR_NAME", "a"), ("GIT_AUTHOR_EMAIL", "a@b")]);
@@ -48,7 +53,7 @@ fn run_git(directory: &Path, args: &[&str], input: &[u8]) -> String {
 }
 
 fn sha1(text: &str) -> String {
-    let mut child = Command::new("sha1sum")
+    let mut child = program("sha1sum")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .spawn()
@@ -90,7 +95,7 @@ impl OpenCodeSource {
     }
 
     fn git_dir(&self) -> PathBuf {
-        let name = sha1(&self.at("").to_string_lossy().trim_end_matches('/').to_owned());
+        let name = sha1(self.at("").to_string_lossy().trim_end_matches('/'));
         self.case.path("opencode/snapshot/proj").join(name)
     }
 
@@ -98,7 +103,7 @@ impl OpenCodeSource {
     fn initialize(&self) {
         let (git_dir, worktree) = (self.git_dir(), self.at(""));
         fs_err::create_dir_all(&git_dir).expect("made");
-        let ran = Command::new("git")
+        let ran = program("git")
             .arg("init")
             .env("GIT_DIR", &git_dir)
             .env("GIT_WORK_TREE", &worktree)
@@ -339,7 +344,7 @@ fn hostile_snapshots_are_not_waited_for_and_change_nothing() {
     let (folder, file) = source.last.split_at(2);
     let object = source.git_dir().join("objects").join(folder).join(file);
     fs_err::remove_file(&object).expect("a loose object");
-    let made = Command::new("mkfifo").arg(&object).status().expect("mkfifo is installed");
+    let made = program("mkfifo").arg(&object).status().expect("mkfifo is installed");
     assert!(made.success());
     let files = &mut source.messages[1]["parts"][3]["files"];
     let outside = ["/etc/hostname", "../q/x", ".git/config"].map(Value::from);

@@ -3,9 +3,11 @@
 use std::process::Command;
 
 use turnstone_testkit::pseudo_terminal::{CapturedOutput, StreamKind, run_with_streams};
+use turnstone_testkit::required_tools::find_program;
 
 use crate::exec::{TEST_PATH, exec_shell, run_program};
 use crate::fixture::CliFixture;
+use crate::terminal_safety::find_forbidden;
 
 /// A pager that marks what goes through it, and leaves the rest of the bytes alone.
 const MARKING_PAGER: &str = "sed s/^/PAGED:/";
@@ -81,6 +83,51 @@ fn pager_that_is_closed_early_is_no_error() {
     let ran = run_on_terminal(&case, &[("PAGER", MARKING_PAGER)], &["log", "nothing"]);
     assert_eq!(ran.status.code(), Some(1), "{ran:?}");
     assert_eq!(run_program(&case, &["log"]).code, 0);
+}
+
+/// What a hostile program would tell the terminal: write the clipboard, make a link, set the title, clear the screen,
+/// in seven and eight bits, and turn the direction.
+const HOSTILE_TEXT: &str = "a\u{1b}]52;c;ZXZpbA==\u{7}b\u{1b}]8;;http:x\u{1b}\\c\u{1b}]0;t\u{7}\u{1b}[2J\u{9d}52;c;eA==\u{9c}\u{9b}2J\r\u{8}\u{202e}\u{2066}z";
+
+/// What `less` itself writes: end of line, end of style, and the keypad.
+const LESS_SEQUENCES: [&str; 8] =
+    ["\u{1b}[K", "\u{1b}[m", "\u{1b}[?1h", "\u{1b}=", "\u{1b}[?1l", "\u{1b}>", "\r\n", "\r"];
+
+/// The pagers people have, on what an agent may leave: none of it reaches the terminal in any colour mode, although
+/// `less -R` would pass on links.
+#[test]
+fn real_pagers_get_nothing_that_commands_the_terminal() {
+    let case = CliFixture::empty();
+    let empty = case.run(&["snapshot", "track"]).out.trim().to_owned();
+    let script = r#"printf '%s\n\233\n' "$1" >f; printf '%s\n' "$1" >"$1""#;
+    let ran = run_program(
+        &case,
+        &["exec", "--title", HOSTILE_TEXT, "--", "sh", "-c", script, "sh", HOSTILE_TEXT],
+    );
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let less = find_program("less").expect("less is installed").display().to_string();
+    let (raw, plain) = (format!("{less} -FRXN"), format!("{less} -FXN"));
+    let commands = [&["diff"][..], &["log"], &["snapshot", "diff", &empty]];
+    let modes = [&[][..], &["--color", "always"], &["--color", "never"]];
+    // `less` shows what fits on the screen and ends.
+    let screen =
+        [("LINES", "500"), ("COLUMNS", "300"), ("LC_ALL", "C.UTF-8"), ("LESSHISTFILE", "-")];
+    for pager in [&raw, &plain, "cat", "sh -c cat"] {
+        for (args, mode) in commands.iter().flat_map(|it| modes.map(|mode| (it, mode))) {
+            for no_color in [&[][..], &[("NO_COLOR", "1")]] {
+                let env = [&screen[..], &[("PAGER", pager)], no_color].concat();
+                let shown = run_on_terminal(&case, &env, &[mode, args].concat());
+                let mut text = stdout_text(&shown);
+                assert!(text.contains('␛'), "{pager} {args:?} {mode:?}: {text:?}");
+                let is_numbered = text.contains("      1 ");
+                assert_eq!(is_numbered, pager.contains("less"), "{pager} {args:?}: {text:?}");
+                LESS_SEQUENCES.iter().for_each(|known| text = text.replace(known, "\n"));
+                let found = find_forbidden(text.as_bytes());
+                assert_eq!(found, None, "{pager} {args:?} {mode:?} {no_color:?}");
+                assert!(!text.contains("\u{1b}]"), "{pager} {args:?} {mode:?}: {text:?}");
+            }
+        }
+    }
 }
 
 /// A repository brings no pager, whatever `PATH` says.

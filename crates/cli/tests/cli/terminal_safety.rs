@@ -187,7 +187,7 @@ fn sweep_commands(session: &str, empty: &str, tree: &str) -> Vec<Vec<String>> {
 }
 
 /// What a terminal must not get, beyond the styles of this program.
-fn find_forbidden(bytes: &[u8]) -> Option<String> {
+pub(crate) fn find_forbidden(bytes: &[u8]) -> Option<String> {
     let Ok(text) = std::str::from_utf8(bytes) else {
         return Some("bytes that are no UTF-8".to_owned());
     };

@@ -187,6 +187,26 @@ fn opencode_run_prints_the_same_on_both_servers() -> TestResult {
     Ok(())
 }
 
+/// `opencode run --attach` is one executable with Bun inside: under Node.js, the SDK asks what it asks.
+#[test]
+fn steps_of_run_attach_work_the_same_under_node_and_bun() -> TestResult {
+    let clients = InteropClients::install()?;
+    let opencode = clients.opencode.to_string_lossy().into_owned();
+    let args = [turnstone_program(), &opencode, &clients.output_dir()];
+
+    let node = clients.run_script("attach.mjs", &args)?;
+    let bun = clients.run_script_with(&clients.find_bun()?, "attach.mjs", &args)?;
+
+    assert_eq!((&node["runtime"], &bun["runtime"]), (&"node".into(), &"bun".into()));
+    for field in ["parts", "output", "shell", "heard", "made"] {
+        assert_eq!(node[field], bun[field], "{field}");
+    }
+    assert_eq!(node["output"], serde_json::json!(["from bash\n"]), "{node:#}");
+    assert_eq!(node["shell"], serde_json::json!(["from shell\n"]), "{node:#}");
+    assert_eq!(node["made"], "by attach\n", "{node:#}");
+    Ok(())
+}
+
 /// The steps of OpenCode's web client: the SDK for requests, a WebSocket for input and output.
 #[test]
 fn terminals_work_for_the_sdk_and_a_web_socket_as_on_opencode() -> TestResult {

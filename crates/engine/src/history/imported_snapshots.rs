@@ -138,9 +138,9 @@ impl ImportedSessions {
         };
         let mut prepared = Vec::new();
         for step in steps {
-            match prepare_step(&handle, &foreign, step) {
-                Ok(step) => prepared.push(step),
-                Err((step, reason)) => report.left_out.push(left_out(session, step, reason)),
+            match prepare_step(&handle, &foreign, &step) {
+                Ok((recorded, outside)) => prepared.push(PreparedStep { step, recorded, outside }),
+                Err(reason) => report.left_out.push(left_out(session, step, reason)),
             }
         }
         while !prepared.is_empty() {
@@ -342,19 +342,16 @@ fn read_steps(r: &ReadTx<'_>, session: &SessionId) -> turnstone_store::Result<Im
     Ok(ImportedSteps { directory: r.sessions().get(session)?.directory, steps, unchanged })
 }
 
-/// Finds the trees and the files of a step.
+/// Finds the trees and the files of a step, and its files outside of the store; or says why it has none.
 fn prepare_step(
     handle: &SnapshotHandle,
     foreign: &ForeignSnapshots,
-    step: ImportedStep,
-) -> std::result::Result<PreparedStep, (ImportedStep, &'static str)> {
+    step: &ImportedStep,
+) -> std::result::Result<(RecordedStep, Vec<String>), &'static str> {
     let parse = |text: &str| text.parse::<Oid>().ok();
-    let (Some(before), after) = (parse(&step.before), step.after.as_deref()) else {
-        return Err((step, "the source names no snapshot before it"));
-    };
-    let Some(after) = after.and_then(parse) else {
-        return Err((step, "the source names no snapshot after it"));
-    };
+    let before = parse(&step.before).ok_or("the source names no snapshot before it")?;
+    let after = step.after.as_deref().and_then(parse);
+    let after = after.ok_or("the source names no snapshot after it")?;
     // Where the worktree of the source is now; the store names files from its real path.
     let worktree = fs_err::canonicalize(&foreign.worktree);
     let worktree = worktree.unwrap_or_else(|_| foreign.worktree.clone());
@@ -365,8 +362,7 @@ fn prepare_step(
             None => outside.push(file.clone()),
         }
     }
-    let recorded = RecordedStep { before, after, paths };
-    Ok(PreparedStep { step, recorded, outside })
+    Ok((RecordedStep { before, after, paths }, outside))
 }
 
 /// Where a file of a step is in the store and in the trees; `None` if it is outside of one of them.

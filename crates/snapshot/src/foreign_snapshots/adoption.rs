@@ -209,7 +209,7 @@ impl AdoptionRun<'_> {
                 (false, true) => stat.perm & !0o111,
                 (true, true) | (false, false) => stat.perm,
             };
-            is_file.then(|| (path, bits))
+            is_file.then_some((path, bits))
         });
         let bits: Vec<(&RelPath, u32)> = bits.collect();
         CapturedPermissions::collect(bits.into_iter())
