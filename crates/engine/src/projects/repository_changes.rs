@@ -87,7 +87,7 @@ impl RepositoryReader {
         context_lines: u32,
     ) -> Result<Vec<FilePatch>, GitError> {
         let commit = match base {
-            DiffBase::Head => self.git.history().find_commit("HEAD")?,
+            DiffBase::Head => head_commit(&self.git)?,
             DiffBase::MergeBase => match merge_base_with_default(&self.git)? {
                 None => return Ok(Vec::new()),
                 found => found,
@@ -105,15 +105,24 @@ fn head_branch(git: &Git) -> Result<Option<String>, GitError> {
     }
 }
 
+/// The commit of the checkout, found like its branch; a commit that is missing is found out where it is used.
+fn head_commit(git: &Git) -> Result<Option<String>, GitError> {
+    match read_git_position(&git.repository().worktree) {
+        Some(point) if !point.unknown => Ok(point.head),
+        Some(_) | None => git.history().find_commit("HEAD"),
+    }
+}
+
 /// Where the branch of the checkout parted from the one its work goes back to; nothing on that one itself,
 /// or if there is none.
 fn merge_base_with_default(git: &Git) -> Result<Option<String>, GitError> {
     let (Some(head), Some(name)) =
-        (git.history().find_commit("HEAD")?, git.history().find_default_branch()?)
+        (head_commit(git)?, git.history().find_default_branch()?)
     else {
         return Ok(None);
     };
-    if git.history().find_head_branch()?.is_some_and(|on| on == format!("refs/heads/{name}")) {
+    let current = head_branch(git)?;
+    if current.is_some_and(|on| on.strip_prefix("refs/heads/").unwrap_or(&on) == name) {
         return Ok(None);
     }
     for from in [format!("refs/remotes/origin/{name}"), format!("refs/heads/{name}")] {
