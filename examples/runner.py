@@ -6,26 +6,22 @@ url, directory = sys.argv[1], os.path.abspath(sys.argv[2])
 headers = {"content-type": "application/json", "x-opencode-directory": urllib.parse.quote(directory)}
 
 def call(method, path, body=None):
-    request = urllib.request.Request(url + path, body and json.dumps(body).encode(), headers, method=method)
-    with urllib.request.urlopen(request) as answer:
-        return json.load(answer)
+    return json.load(urllib.request.urlopen(urllib.request.Request(url + path, body and json.dumps(body).encode(), headers, method=method)))
 
 def drive(session, turn):
     headers["x-turnstone-lease"], prompt = turn["lease"], turn["prompt"]["info"]
     post = lambda what, body=None, method="POST": call(method, f"/turnstone/session/{session}/turn/{turn['turn']}/{what}", body)
     step = post("step", {"agent": prompt["agent"]} | {key: prompt["model"][key] for key in ("providerID", "modelID")})["messageID"]
     text = post(f"step/{step}/part", {"type": "text", "text": ""})["id"]
-    for word in ["I plan,", " then I", " list the files."]:  # streamed: durable when the call returns
-        post("delta", {"partID": text, "text": word}), time.sleep(0.2)
+    for word in ["I plan,", " then I", " list the files."]: post("delta", {"partID": text, "text": word}), time.sleep(0.2)  # streamed
 
     def tool(name, given, work, touches="nothing", ask=None):  # announced, permitted, done, ended
         part = post("tool", {"messageID": step, "callID": name, "tool": name, "input": given, "touches": touches})["partID"]
         asked = post("permission", ask | {"tool": {"messageID": step, "callID": name}, "waits": True}) if ask else {"verdict": "allowed"}
         if asked["verdict"] == "pending":
-            while (state := call("GET", f"/turnstone/session/{session}/request/{asked['requestID']}"))["is"] == "pending":
-                post("beat"), time.sleep(0.2)
-            post("continue")
-            asked = {"verdict": "allowed" if state.get("reply") in ("once", "always") else "denied"}
+            question = f"/turnstone/session/{session}/request/{asked['requestID']}"
+            while (state := call("GET", question))["is"] == "pending": post("beat"), time.sleep(0.2)
+            post("continue"), asked.update(verdict="allowed" if state.get("reply") in ("once", "always") else "denied")
         post(f"tool/{part}/end", work() if asked["verdict"] == "allowed" else {"error": "The person did not permit this."})
 
     def plan(status):  # the tool shows the list in the conversation, the route next to it
@@ -40,8 +36,7 @@ def drive(session, turn):
     plan("in_progress")
     ask = {"permission": "bash", "patterns": ["ls -l"], "always": ["ls *"], "metadata": {"command": "ls -l"}}
     tool("bash", {"command": "ls -l", "description": "Lists files"}, shell, "anything", ask)
-    plan("completed")
-    post(f"step/{step}/end", {"reason": "stop"}), post("end", {"outcome": "completed"})
+    plan("completed"), post(f"step/{step}/end", {"reason": "stop"}), post("end", {"outcome": "completed"})
 
 try:
     headers["x-turnstone-token"] = (runner := call("POST", "/turnstone/runner", {"name": "example", "directory": directory}))["token"]

@@ -59,6 +59,51 @@ fn command_maintains_database_when_due_and_only_then() {
     assert_eq!(fs_err::read_to_string(note_path(&case)).expect("noted"), noted, "not due again");
 }
 
+fn keyed(key: &str, time: EpochMillis) -> Context {
+    Context { now: time, ..ctx() }.with_idempotency_key(key.to_owned())
+}
+
+/// Stores the answer of a call that was made long ago, and of one that was made a moment ago.
+fn store_answers(case: &CliFixture) -> EpochMillis {
+    let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+    let now = since_epoch.expect("after 1970").as_millis();
+    let now = EpochMillis(i64::try_from(now).expect("a time"));
+    let store = case.open_store();
+    for (key, time) in [("old", EpochMillis(START_MILLIS)), ("new", now)] {
+        let answer = "answer".to_owned();
+        store.idempotency().store_answer(&keyed(key, time), answer).expect("stored");
+    }
+    now
+}
+
+fn is_answered(case: &CliFixture, key: &str, now: EpochMillis) -> bool {
+    let found = case.open_store().idempotency().find(&keyed(key, now)).expect("read");
+    found.answer.is_some()
+}
+
+/// Proves R41, R43.
+#[test]
+fn idempotency_keys_expire_by_themselves() {
+    let case = CliFixture::with_sessions();
+    let now = store_answers(&case);
+    assert!(is_answered(&case, "old", now) && is_answered(&case, "new", now));
+
+    assert_eq!(case.run(&["session", "list"]).code, 0);
+
+    assert!(!is_answered(&case, "old", now), "a command has removed it");
+    assert!(is_answered(&case, "new", now));
+
+    let now = store_answers(&case);
+    fs_err::remove_file(note_path(&case)).expect("removed");
+    let served = TestServer::start(&case);
+    while !note_path(&case).exists() {
+        std::thread::sleep(Duration::from_millis(25));
+    }
+    served.kill();
+    assert!(!is_answered(&case, "old", now), "an idle server has removed it");
+    assert!(is_answered(&case, "new", now));
+}
+
 /// Proves R41.
 #[test]
 fn failed_maintenance_is_not_the_failure_of_the_command() {

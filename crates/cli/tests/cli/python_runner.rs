@@ -74,6 +74,17 @@ fn wait_for<T>(mut read: impl FnMut() -> Option<T>) -> T {
     panic!("it did not happen in minutes")
 }
 
+/// A reader of docs/http.md sees at a glance what a runner has to do.
+#[test]
+fn example_runner_has_at_most_forty_lines_of_code() {
+    let example = include_str!("../../../../examples/runner.py");
+    let is_code = |line: &&str| {
+        let line = line.trim();
+        !line.is_empty() && !line.starts_with('#') && !line.starts_with("\"\"\"")
+    };
+    assert!(example.lines().filter(is_code).count() <= 40);
+}
+
 #[test]
 fn python_runner_streams_asks_and_shows_todos_and_output() {
     let case = CliFixture::empty();
