@@ -4,6 +4,7 @@ mod call_touches;
 mod foreign_writers;
 mod lost_holders;
 mod namespaces;
+mod program_check;
 mod programs;
 mod real_programs;
 mod trace_fixture;
