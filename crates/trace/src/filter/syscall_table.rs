@@ -208,54 +208,114 @@ pub(crate) fn find_call(architecture: Architecture, number: u32) -> Option<Notif
 
 #[cfg(test)]
 mod tests {
+    use std::collections::{BTreeMap, BTreeSet};
+
     use super::*;
+
+    /// Every reported call by the names that the headers of the kernel give it.
+    const NAMES: &[(&str, NotifiedCall)] = &[
+        ("open", Call::Open),
+        ("openat", Call::Openat),
+        ("openat2", Call::Openat2),
+        ("open_by_handle_at", Call::OpenByHandleAt),
+        ("creat", Call::Creat),
+        ("truncate", Call::Truncate),
+        ("truncate64", Call::Truncate),
+        ("rename", Call::Rename),
+        ("renameat", Call::Renameat),
+        ("renameat2", Call::Renameat2),
+        ("link", Call::Link),
+        ("linkat", Call::Linkat),
+        ("symlink", Call::Symlink),
+        ("symlinkat", Call::Symlinkat),
+        ("unlink", Call::Unlink),
+        ("unlinkat", Call::Unlinkat),
+        ("rmdir", Call::Rmdir),
+        ("mkdir", Call::Mkdir),
+        ("mkdirat", Call::Mkdirat),
+        ("mknod", Call::Mknod),
+        ("mknodat", Call::Mknodat),
+        ("chmod", Call::Chmod),
+        ("fchmod", Call::Fchmod),
+        ("fchmodat", Call::Fchmodat),
+        ("fchmodat2", Call::Fchmodat2),
+        ("chown", Call::Chown),
+        ("chown32", Call::Chown),
+        ("lchown", Call::Lchown),
+        ("lchown32", Call::Lchown),
+        ("fchown", Call::Fchown),
+        ("fchown32", Call::Fchown),
+        ("fchownat", Call::Fchownat),
+        ("bind", Call::Bind),
+        ("socketcall", Call::Socketcall),
+        ("mount", Call::ChangeView),
+        ("umount", Call::ChangeView),
+        ("umount2", Call::ChangeView),
+        ("pivot_root", Call::ChangeView),
+        ("chroot", Call::ChangeView),
+        ("setns", Call::ChangeView),
+        ("move_mount", Call::ChangeView),
+        ("execve", Call::Execve),
+        ("execveat", Call::Execveat),
+    ];
+
+    /// Has the same number everywhere, and is newer than the headers of many distributions.
+    const FCHMODAT2: (&str, u32) = ("fchmodat2", 452);
+
+    /// Reads the numbers out of a header: `#define __NR_openat 257`, or `__NR3264_truncate`.
+    fn read_header(path: &str) -> BTreeMap<String, u32> {
+        let places = ["/usr/include/x86_64-linux-gnu", "/usr/include"];
+        let text = places
+            .iter()
+            .find_map(|folder| fs_err::read_to_string(format!("{folder}/{path}")).ok());
+        let text = text.unwrap_or_else(|| panic!("{path} is missing: install linux-libc-dev"));
+        let parse = |line: &str| {
+            let mut words = line.strip_prefix("#define ")?.split_whitespace();
+            let name = words.next()?;
+            let name = name.strip_prefix("__NR_").or_else(|| name.strip_prefix("__NR3264_"))?;
+            Some((name.to_owned(), words.next()?.parse().ok()?))
+        };
+        text.lines().filter_map(parse).chain([(FCHMODAT2.0.to_owned(), FCHMODAT2.1)]).collect()
+    }
+
+    /// The table has each reported call that the architecture has, with its number, and nothing else.
+    fn check(architecture: Architecture, header: &str) {
+        let numbers = read_header(header);
+        let in_header = NAMES.iter().filter_map(|(name, call)| Some((*numbers.get(*name)?, *call)));
+        let show = |(number, call): (u32, NotifiedCall)| format!("{number} {call:?}");
+        let expected: BTreeSet<String> = in_header.map(show).collect();
+        let found: BTreeSet<String> = architecture.calls().iter().copied().map(show).collect();
+        assert_eq!(found, expected, "{architecture:?}");
+        assert_eq!(found.len(), architecture.calls().len(), "{architecture:?} repeats a number");
+    }
 
     #[test]
     #[cfg(target_arch = "x86_64")]
-    fn numbers_are_those_of_the_c_library() {
-        let known = [
-            (libc::SYS_open, Call::Open),
-            (libc::SYS_openat, Call::Openat),
-            (libc::SYS_openat2, Call::Openat2),
-            (libc::SYS_open_by_handle_at, Call::OpenByHandleAt),
-            (libc::SYS_creat, Call::Creat),
-            (libc::SYS_truncate, Call::Truncate),
-            (libc::SYS_rename, Call::Rename),
-            (libc::SYS_renameat, Call::Renameat),
-            (libc::SYS_renameat2, Call::Renameat2),
-            (libc::SYS_link, Call::Link),
-            (libc::SYS_linkat, Call::Linkat),
-            (libc::SYS_symlink, Call::Symlink),
-            (libc::SYS_symlinkat, Call::Symlinkat),
-            (libc::SYS_unlink, Call::Unlink),
-            (libc::SYS_unlinkat, Call::Unlinkat),
-            (libc::SYS_rmdir, Call::Rmdir),
-            (libc::SYS_mkdir, Call::Mkdir),
-            (libc::SYS_mkdirat, Call::Mkdirat),
-            (libc::SYS_mknod, Call::Mknod),
-            (libc::SYS_mknodat, Call::Mknodat),
-            (libc::SYS_chmod, Call::Chmod),
-            (libc::SYS_fchmod, Call::Fchmod),
-            (libc::SYS_fchmodat, Call::Fchmodat),
-            (libc::SYS_fchmodat2, Call::Fchmodat2),
-            (libc::SYS_chown, Call::Chown),
-            (libc::SYS_lchown, Call::Lchown),
-            (libc::SYS_fchown, Call::Fchown),
-            (libc::SYS_fchownat, Call::Fchownat),
-            (libc::SYS_bind, Call::Bind),
-            (libc::SYS_mount, Call::ChangeView),
-            (libc::SYS_umount2, Call::ChangeView),
-            (libc::SYS_pivot_root, Call::ChangeView),
-            (libc::SYS_chroot, Call::ChangeView),
-            (libc::SYS_setns, Call::ChangeView),
-            (libc::SYS_move_mount, Call::ChangeView),
-            (libc::SYS_execve, Call::Execve),
-            (libc::SYS_execveat, Call::Execveat),
-        ];
-        for (number, call) in known {
-            let number = u32::try_from(number).unwrap();
-            assert_eq!(find_call(Architecture::X86_64, number), Some(call), "{call:?}");
-        }
-        assert_eq!(X86_64.len(), known.len());
+    fn numbers_of_x86_64_are_those_of_the_kernel() {
+        check(Architecture::X86_64, "asm/unistd_64.h");
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn numbers_of_i386_are_those_of_the_kernel() {
+        check(Architecture::I386, "asm/unistd_32.h");
+    }
+
+    /// The numbers of aarch64 are the generic ones.
+    #[test]
+    fn numbers_of_aarch64_are_those_of_the_kernel() {
+        check(Architecture::Aarch64, "asm-generic/unistd.h");
+    }
+
+    /// `EM_…` of the ELF format, with the bits for 64-bit and little endian.
+    #[test]
+    fn architectures_are_those_of_the_elf_format() {
+        let audit = |machine: u16, is_64_bit: bool| {
+            let width: u32 = if is_64_bit { 0x8000_0000 } else { 0 };
+            u32::from(machine) | 0x4000_0000 | width
+        };
+        assert_eq!(Architecture::X86_64.audit(), audit(libc::EM_X86_64, true));
+        assert_eq!(Architecture::I386.audit(), audit(libc::EM_386, false));
+        assert_eq!(Architecture::Aarch64.audit(), audit(libc::EM_AARCH64, true));
     }
 }

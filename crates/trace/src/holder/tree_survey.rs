@@ -115,6 +115,17 @@ mod tests {
         assert_eq!(parse_shared_mapping("7f00-7f10 rw-s 00000000 00:00 0"), None);
     }
 
+    proptest::proptest! {
+        /// Programs choose their names, and files theirs.
+        #[test]
+        fn any_lines_are_parsed(line in ".*", name in ".*") {
+            parse_stat(&line);
+            parse_shared_mapping(&line);
+            let named = parse_stat(&format!("42 ({name}) S 7 0"));
+            proptest::prop_assert_eq!(named, Some((7, name)));
+        }
+    }
+
     #[test]
     fn files_that_this_process_writes_are_listed() {
         let file = tempfile::NamedTempFile::new().unwrap();

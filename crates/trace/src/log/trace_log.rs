@@ -81,7 +81,12 @@ impl TraceLog {
         Self::decode(&bytes)
     }
 
-    fn decode(bytes: &[u8]) -> Result<Self, TraceLogError> {
+    /// Reads a log that is in memory.
+    ///
+    /// # Errors
+    ///
+    /// [`TraceLogError::Damaged`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, TraceLogError> {
         let header = LogHeader::decode(bytes).ok_or(TraceLogError::Damaged { offset: 0 })?;
         let mut log = Self { boot_id: header.boot_id, ..Self::default() };
         log.touches_of_command = usize::MAX;

@@ -145,6 +145,17 @@ mod tests {
         assert_eq!(unescape(b"a\\b\\0"), "a\\b\\0");
     }
 
+    proptest::proptest! {
+        /// The tree names its mounts.
+        #[test]
+        fn any_lines_are_parsed(line: Vec<u8>, id: u64, field in "[^ ]*") {
+            parse_mount(&line);
+            unescape(&line);
+            let mount = parse_mount(format!("{id} 1 0:1 /{field} {field} rw").as_bytes());
+            proptest::prop_assert_eq!(mount.map(|mount| mount.id), Some(id));
+        }
+    }
+
     #[test]
     fn own_mounts_are_listed() {
         assert!(read_mounts("self").unwrap().iter().any(|mount| mount.point == Path::new("/")));
