@@ -55,15 +55,19 @@ function play(res, step, id, model) {
   res.end("data: [DONE]\n\n")
 }
 
-/** Starts the server on a free port of loopback; resolves to {url, close}. */
+/** Starts the server on a free port of loopback; resolves to {url, answers, close}: answers of the tools. */
 export async function startModel(named = {}) {
   let calls = 0
+  const answers = []
   const server = http.createServer(async (req, res) => {
     let text = ""
     for await (const chunk of req) text += chunk
     if (req.method === "GET") return res.end(JSON.stringify({ data: [{ id: "scripted" }] }))
     const body = JSON.parse(text)
     const step = stepFor(body, named)
+    if (body.tools?.length) {
+      answers.splice(0, answers.length, ...body.messages.filter(({ role }) => role === "tool").map(({ content }) => words(content)))
+    }
     if (step.status) {
       res.writeHead(step.status, { "content-type": "application/json" })
       return res.end(JSON.stringify({ error: { message: step.error ?? "scripted failure", type: "scripted" } }))
@@ -73,5 +77,5 @@ export async function startModel(named = {}) {
   })
   await new Promise((ready) => server.listen(0, "127.0.0.1", ready))
   const { port } = server.address()
-  return { url: `http://127.0.0.1:${port}/v1`, close: () => (server.closeAllConnections(), server.close()) }
+  return { url: `http://127.0.0.1:${port}/v1`, answers, close: () => (server.closeAllConnections(), server.close()) }
 }
