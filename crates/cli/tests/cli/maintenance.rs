@@ -64,6 +64,7 @@ fn keyed(key: &str, time: EpochMillis) -> Context {
 }
 
 /// Stores the answer of a call that was made long ago, and of one that was made a moment ago.
+#[expect(clippy::disallowed_methods, reason = "the program of a test lives in the present")]
 fn store_answers(case: &CliFixture) -> EpochMillis {
     let since_epoch = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     let now = since_epoch.expect("after 1970").as_millis();

@@ -195,7 +195,7 @@ fn retry_is_shown_and_abort_ends_it_at_once() {
     let session = it.client.create_session();
     let mut events = it.client.events("/event");
     let turns = json!([[{"http": {"status": 503, "headers": {"retry-after": "600"}, "body": {"error": {"message": "busy"}}, "times": 9}}, {"text": "x"}]]);
-    let open = it.client.post_later(&message_path(&session), prompt("Try.", &turns));
+    let open = it.client.post_later(&message_path(&session), &prompt("Try.", &turns));
     let shown = events.wait_for("session.status", |it| it["status"]["type"] == "retry");
     assert_eq!(shown["status"]["attempt"], 1, "{shown}");
     assert_eq!(it.client.get("/session/status")[&session]["type"], "retry");
@@ -209,7 +209,7 @@ fn retry_is_shown_and_abort_ends_it_at_once() {
 
     let forever = it.file("never");
     let turns = json!([[{"text": "I could go on"}, {"wait_for_file": forever}]]);
-    let open = it.client.post_later(&message_path(&session), prompt("Talk.", &turns));
+    let open = it.client.post_later(&message_path(&session), &prompt("Talk.", &turns));
     events.wait_for("message.part.delta", |it| {
         it["delta"].as_str().is_some_and(|it| it.contains('I'))
     });
@@ -229,11 +229,11 @@ fn killed_server_keeps_text_and_asks_and_goes_on() {
     let mut events = it.client.events("/event");
     let never = it.file("never");
     let turns = json!([[{"text": "Half of it"}, {"wait_for_file": never}]]);
-    let open = it.client.post_later(&message_path(&session), prompt("Talk.", &turns));
+    let open = it.client.post_later(&message_path(&session), &prompt("Talk.", &turns));
     events.wait_for("message.part.delta", |_| true);
     let asking = it.client.create_session();
     let turns = json!([[{"tool": "bash", "input": {"command": "touch asked.txt", "description": "touches"}}], [{"text": "Touched."}]]);
-    let waiting = it.client.post_later(&message_path(&asking), prompt("Touch.", &turns));
+    let waiting = it.client.post_later(&message_path(&asking), &prompt("Touch.", &turns));
     let ask = events.wait_for("permission.asked", |_| true);
     // From here on the turn waits for a person, and nothing of it is lost.
     for _ in 0..6_000 {
@@ -268,7 +268,7 @@ fn sigterm_ends_a_running_turn_as_interrupted() {
     let session = it.client.create_session();
     let mut events = it.client.events("/event");
     let turns = json!([[{"text": "Half"}, {"wait_for_file": it.file("never")}]]);
-    let open = it.client.post_later(&message_path(&session), prompt("Talk.", &turns));
+    let open = it.client.post_later(&message_path(&session), &prompt("Talk.", &turns));
     events.wait_for("message.part.delta", |_| true);
     let mut it = it;
     send_signals(&it.served.child, &["TERM"]);
@@ -289,7 +289,7 @@ fn external_runner_takes_precedence_and_leaves_its_prompts_to_the_agent() {
     let made = it.client.post("/turnstone/runner", &json!({"name": "external"}));
     let open = it
         .client
-        .post_later(&message_path(&session), prompt("Go.", &json!([[{"text": "By the agent."}]])));
+        .post_later(&message_path(&session), &prompt("Go.", &json!([[{"text": "By the agent."}]])));
     let path = format!("/turnstone/runner/{}/inbox?wait=30000", text(&made["runner"]["id"]));
     assert_eq!(it.client.get(&path)["sessions"], json!([session]));
     assert_eq!(it.model.requests().len(), 0);

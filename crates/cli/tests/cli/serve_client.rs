@@ -54,9 +54,9 @@ impl ServeClient {
     pub(crate) fn post_later(
         &self,
         path: &str,
-        body: Value,
+        body: &Value,
     ) -> std::thread::JoinHandle<(u16, Value)> {
-        let reader = self.open("POST", path, &body);
+        let reader = self.open("POST", path, body);
         std::thread::spawn(move || read_answer(reader))
     }
 

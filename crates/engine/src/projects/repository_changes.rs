@@ -116,9 +116,7 @@ fn head_commit(git: &Git) -> Result<Option<String>, GitError> {
 /// Where the branch of the checkout parted from the one its work goes back to; nothing on that one itself,
 /// or if there is none.
 fn merge_base_with_default(git: &Git) -> Result<Option<String>, GitError> {
-    let (Some(head), Some(name)) =
-        (head_commit(git)?, git.history().find_default_branch()?)
-    else {
+    let (Some(head), Some(name)) = (head_commit(git)?, git.history().find_default_branch()?) else {
         return Ok(None);
     };
     let current = head_branch(git)?;

@@ -509,7 +509,8 @@ pub(crate) const CRATES: [CrateRow; 13] = [
         name: "cli",
         purpose: "the program `turnstone`: arguments, environment, clock, output, exit codes",
         uses: &[
-            "agent", "config", "core", "engine", "exchange", "process", "server", "snapshot", "store",
+            "agent", "config", "core", "engine", "exchange", "process", "server", "snapshot",
+            "store",
         ],
         boundaries: &[
             never(&SQLITE),
