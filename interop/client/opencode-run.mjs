@@ -1,5 +1,5 @@
-// The real `opencode run --attach` on `turnstone serve` with a runner, and on opencode itself: what it prints and how
-// it ends must be the same.
+// The real `opencode run --attach` on `turnstone serve` with its own agent, and on opencode itself: what it prints and
+// how it ends must be the same.
 //
 //   node opencode-run.mjs TURNSTONE OPENCODE OUT
 //
@@ -8,7 +8,6 @@ import { execFile } from "node:child_process"
 import fs from "node:fs"
 import path from "node:path"
 import { differences, normaliser } from "./normalise.mjs"
-import { startRunner } from "./runner.mjs"
 import { environment, modelOf, prepare, start } from "./servers.mjs"
 
 const [turnstone, opencode, out] = process.argv.slice(2)
@@ -50,10 +49,9 @@ const shape = (part) => part && { type: part.type, text: part.text, tool: part.t
 
 async function drive(binary, name) {
   const model = await startModel(), places = prepare(path.join(out, name), model.url)
-  const server = await start(binary, places), client = prepare(path.join(out, `${name}-client`), model.url)
+  const server = await start(binary, places, { agent: true }), client = prepare(path.join(out, `${name}-client`), model.url)
   // The client has a home of its own; it works where the server does.
   client.work = places.work
-  const runner = binary === turnstone ? startRunner({ url: server.url, directory: places.work, model: model.url }) : undefined
   try {
     const normal = normaliser(places), answers = []
     let id = ""
@@ -66,17 +64,24 @@ async function drive(binary, name) {
     answers.push({ label: "files", code: 0, lines: [fs.existsSync(path.join(places.work, "run.txt")) && fs.readFileSync(path.join(places.work, "run.txt"), "utf8")] })
     return answers
   } finally {
-    await runner?.close()
     await server.kill()
     model.close()
   }
+}
+
+// Where the step of a refused request begins and ends is stored before the model is asked, and so shown.
+const OUR_LINES = { "an error in json": ["step_start", "step_finish"] }
+function withoutOurLines({ label, lines }) {
+  const added = OUR_LINES[label] ?? []
+  if (!added.every((type, at) => lines[at]?.type === type)) throw new Error(`${label}: the lines ${added} are not there any more`)
+  return lines.slice(added.length)
 }
 
 const ours = await drive(turnstone, "ours"), theirs = await drive(opencode, "theirs")
 fs.writeFileSync(path.join(out, "run.json"), JSON.stringify({ ours, theirs }, null, 1))
 const report = { same: [], unexpected: [] }
 for (const [at, their] of theirs.entries()) {
-  const found = differences({ code: their.code, lines: their.lines }, { code: ours[at].code, lines: ours[at].lines })
+  const found = differences({ code: their.code, lines: their.lines }, { code: ours[at].code, lines: withoutOurLines(ours[at]) })
   if (found.length === 0) report.same.push(their.label)
   for (const [place, a, b] of found) report.unexpected.push({ label: their.label, place, theirs: a ?? null, ours: b ?? null, complained: ours[at].complained })
 }

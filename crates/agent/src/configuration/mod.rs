@@ -3,6 +3,7 @@
 //! Everything comes from the crate `config`, which decides what of a project is trusted and which key goes where.
 //! Nothing here reads the environment or a clock: the program passes both as a [`RunEnvironment`].
 
+mod bounded_tool;
 mod directory_configuration;
 mod hooked_tool;
 mod instruction_files;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use turnstone_config::{AgentMode, Configuration, HookTiming};
 
+use super::bounded_tool::BoundedTool;
 use super::directory_configuration::DirectoryConfiguration;
 use super::hooked_tool::{HookedTool, ToolHook};
 use super::nearby_files::NearbyFiles;
@@ -25,8 +26,9 @@ pub(super) fn list_tools(
     let configuration = &place.configuration;
     let commands = command_settings(environment, configuration);
     let (lines, bytes) = configuration.settings().tool_output;
+    let limits = ToolOutputLimits { lines, bytes };
     let settings = ToolSettings {
-        output_limits: ToolOutputLimits { lines, bytes },
+        output_limits: limits,
         commands: Some(commands.clone()),
         formatter: find_formatter(configuration, &commands),
         fetcher: Some(Arc::new(PublicPageFetcher::new(providers.client().clone()))),
@@ -35,8 +37,12 @@ pub(super) fn list_tools(
         instructions: Some(Arc::new(NearbyFiles)),
     };
     let hooks = list_hooks(configuration);
-    let tools = builtin_tools(&settings);
-    tools.into_iter().map(|tool| HookedTool::wrap(tool, &hooks, &commands)).collect()
+    let can_delegate = !settings.subagents.is_empty();
+    let bound = |tool| -> Arc<dyn Tool> {
+        let tool = HookedTool::wrap(tool, &hooks, &commands);
+        Arc::new(BoundedTool { tool, limits, can_delegate })
+    };
+    builtin_tools(&settings).into_iter().map(bound).collect()
 }
 
 fn command_settings(

@@ -60,6 +60,18 @@ impl AgentCase {
         Self { case, model, served, client }
     }
 
+    /// Waits until the turn of a session waits for a person: a crash from here on loses nothing.
+    fn wait_until_suspended(&self, session: &str) {
+        let path = format!("/turnstone/session/{session}");
+        for _ in 0..6_000 {
+            if self.client.get(&path)["turn"]["state"] == "waiting" {
+                return;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        panic!("the turn of {session} does not wait");
+    }
+
     fn project(&self) -> PathBuf {
         fs_err::canonicalize(self.case.path("p")).expect("there")
     }
@@ -223,6 +235,87 @@ fn retry_is_shown_and_abort_ends_it_at_once() {
 }
 
 #[test]
+fn abort_ends_commands_and_withdraws_asks() {
+    let it = AgentCase::new();
+    let session = it.client.create_session();
+    let mut events = it.client.events("/event");
+    let bash = |line: &str| json!([[{"tool": "bash", "input": {"command": line, "description": "runs"}}], [{"text": "x"}]]);
+    let abort = || {
+        assert_eq!(it.client.post(&format!("/session/{session}/abort"), &json!({})), json!(true));
+    };
+    let runs = prompt("Run.", &bash("echo begun; exec sleep 1000"));
+    let open = it.client.post_later(&message_path(&session), &runs);
+    events.wait_for("message.part.updated", |it| {
+        let output = it["part"]["state"]["metadata"]["output"].as_str();
+        output.is_some_and(|output| output.contains("begun"))
+    });
+    abort();
+    let (_, answer) = open.join().expect("answered");
+    assert_eq!(answer["info"]["error"]["name"], "MessageAbortedError", "{answer}");
+    let (_, state) = calls(&it.client, &session).remove(0);
+    assert!(state.to_string().contains("begun"), "{state}");
+
+    let asks = prompt("Touch.", &bash("touch never.txt"));
+    let open = it.client.post_later(&message_path(&session), &asks);
+    let ask = events.wait_for("permission.asked", |_| true);
+    abort();
+    let gone = events.wait_for("permission.replied", |_| true);
+    assert_eq!((&gone["requestID"], &gone["reply"]), (&ask["id"], &json!("reject")));
+    let (_, answer) = open.join().expect("answered");
+    assert_eq!(answer["info"]["error"]["name"], "MessageAbortedError", "{answer}");
+    assert_eq!(it.client.get("/permission"), json!([]));
+    assert!(!it.project().join("never.txt").exists());
+}
+
+#[test]
+fn subagent_that_asks_survives_a_killed_server() {
+    let it = AgentCase::new();
+    let session = it.client.create_session();
+    let mut events = it.client.events("/event");
+    let child = json!([[{"tool": "bash", "input": {"command": "touch deep.txt", "description": "touches"}}], [{"text": "Looked."}]]);
+    let turns = json!([
+        [{"tool": "task", "input": {"description": "look", "prompt": format!("Look. {child}"), "subagent_type": "general"}}],
+        [{"text": "All done."}],
+    ]);
+    let open = it.client.post_later(&message_path(&session), &prompt("Go.", &turns));
+    let ask = events.wait_for("permission.asked", |_| true);
+    it.wait_until_suspended(&session);
+    let it = it.restart_killed();
+    drop((open.join(), events));
+
+    let mut events = it.client.events("/event");
+    assert_eq!(events.wait_for("permission.asked", |_| true), ask);
+    it.client.post(&format!("/permission/{}/reply", text(&ask["id"])), &json!({"reply": "once"}));
+    events.wait_for_idle(&session);
+    assert!(it.project().join("deep.txt").exists());
+    assert_eq!(texts(it.client.messages(&session).last().expect("an answer")), "All done.");
+    let known = calls(&it.client, &session);
+    assert_eq!(known.len(), 1, "{known:?}");
+    assert!(text(&known[0].1["output"]).contains("Looked."), "{known:?}");
+    assert_eq!(
+        it.client.get(&format!("/session/{session}/children")).as_array().map(Vec::len),
+        Some(1)
+    );
+}
+
+#[test]
+fn prompt_during_a_shell_command_is_answered_after_it() {
+    let it = AgentCase::new();
+    let session = it.client.create_session();
+    let mut events = it.client.events("/event");
+    let line = "while [ ! -e go ]; do sleep 0.05; done; echo ran";
+    let shell = json!({"agent": "build", "command": line});
+    let open = it.client.post_later(&format!("/session/{session}/shell"), &shell);
+    events.wait_for("session.status", |it| it["status"]["type"] == "busy");
+    let asked = prompt("Next.", &json!([[{"text": "After it."}]]));
+    let sent = it.client.request("POST", &format!("/session/{session}/prompt_async"), &asked);
+    assert_eq!(sent.0, 204);
+    fs_err::write(it.project().join("go"), "").expect("written");
+    assert_eq!(open.join().expect("answered").0, 200);
+    events.wait_for("message.part.updated", |it| it["part"]["text"] == "After it.");
+}
+
+#[test]
 fn killed_server_keeps_text_and_asks_and_goes_on() {
     let it = AgentCase::new();
     let session = it.client.create_session();
@@ -236,13 +329,7 @@ fn killed_server_keeps_text_and_asks_and_goes_on() {
     let waiting = it.client.post_later(&message_path(&asking), &prompt("Touch.", &turns));
     let ask = events.wait_for("permission.asked", |_| true);
     // From here on the turn waits for a person, and nothing of it is lost.
-    for _ in 0..6_000 {
-        let state = it.client.get(&format!("/turnstone/session/{asking}"));
-        if state["turn"]["state"] == "waiting" {
-            break;
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
-    }
+    it.wait_until_suspended(&asking);
     let it = it.restart_killed();
     drop((open.join(), waiting.join(), events));
 
@@ -335,7 +422,7 @@ fn unusable_models_and_a_missing_agent_are_answered_with_what_to_do() {
 }
 
 #[test]
-fn skills_are_listed() {
+fn skills_are_listed_and_long_outputs_of_tools_go_to_a_file() {
     let it = AgentCase::new();
     let folder = it.project().join(".opencode/skills/tide");
     fs_err::create_dir_all(&folder).expect("made");
@@ -345,4 +432,15 @@ fn skills_are_listed() {
     assert_eq!(listed[0]["name"], "tide", "{listed}");
     assert_eq!(listed[0]["content"], "Read the moon.");
     assert_eq!(it.client.get("/api/skill")["data"], listed);
+
+    let long = format!("{skill}{}", "The moon pulls.\n".repeat(5_000));
+    fs_err::write(folder.join("SKILL.md"), long).expect("written");
+    let session = it.client.create_session();
+    let turns = json!([[{"tool": "skill", "input": {"name": "tide"}}], [{"text": "Read."}]]);
+    it.client.post(&message_path(&session), &prompt("Load.", &turns));
+    let (_, state) = calls(&it.client, &session).remove(0);
+    assert_eq!(state["metadata"]["truncated"], true, "{state}");
+    assert!(text(&state["output"]).lines().count() < 2_100);
+    let whole = text(&state["metadata"]["outputPath"]);
+    assert!(fs_err::read_to_string(whole).expect("there").lines().count() > 5_000);
 }

@@ -3,10 +3,12 @@
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
 use turnstone_agent::configuration::{ConfiguredRunSettings, RunEnvironment};
 use turnstone_agent::run::{AgentRunner, AgentRunnerOptions, RunObserver};
+use turnstone_agent::tool::{SkillInfo, remove_old_outputs};
 use turnstone_core::id::SessionId;
 use turnstone_engine::{Engine, EngineError, SupervisorProgram};
 use turnstone_server::{PASSWORD_VARIABLES, PromptRunner, PromptRunnerHost, SkillSummary};
@@ -15,6 +17,11 @@ use crate::app::CliApp;
 use crate::clock;
 use crate::configuration::config_environment;
 use crate::error::CliError;
+
+/// How often old outputs of tools are removed.
+const SWEEP_INTERVAL_MILLIS: i64 = 3_600_000;
+/// How long the whole output of a tool is kept.
+const OUTPUT_AGE_MILLIS: i64 = 7 * 24 * 3_600_000;
 
 /// The variables of the server without its password, which no command of a model may see.
 fn variables_without_password(app: &CliApp) -> Vec<(OsString, OsString)> {
@@ -62,6 +69,8 @@ impl AgentSetup {
     pub(super) fn into_runner(self, host: PromptRunnerHost) -> Arc<dyn PromptRunner> {
         let Self { engine, settings, data } = self;
         let observer = Arc::new(ServerObserver { host });
+        let swept_at = AtomicI64::new(0);
+        let folder = data.clone();
         let options = AgentRunnerOptions {
             engine,
             settings: settings.clone(),
@@ -69,7 +78,12 @@ impl AgentSetup {
             data,
             clock: clock::now,
         };
-        Arc::new(ServedAgent { runner: AgentRunner::new(options), settings })
+        Arc::new(ServedAgent {
+            runner: AgentRunner::new(options),
+            settings,
+            data: folder,
+            swept_at,
+        })
     }
 }
 
@@ -92,6 +106,23 @@ impl RunObserver for ServerObserver {
 struct ServedAgent {
     runner: AgentRunner,
     settings: Arc<ConfiguredRunSettings>,
+    data: PathBuf,
+    /// When old outputs of tools were removed last.
+    swept_at: AtomicI64,
+}
+
+impl ServedAgent {
+    /// Removes old files with long outputs of tools, once an hour.
+    fn sweep_outputs(&self) {
+        let now = clock::now();
+        if now.0 - self.swept_at.load(Ordering::Relaxed) < SWEEP_INTERVAL_MILLIS {
+            return;
+        }
+        self.swept_at.store(now.0, Ordering::Relaxed);
+        if let Err(error) = remove_old_outputs(&self.data, now, OUTPUT_AGE_MILLIS) {
+            tracing::warn!("old outputs of tools could not be removed: {error}");
+        }
+    }
 }
 
 impl PromptRunner for ServedAgent {
@@ -100,6 +131,7 @@ impl PromptRunner for ServedAgent {
     }
 
     fn wake_all(&self) -> Result<(), EngineError> {
+        self.sweep_outputs();
         self.runner.wake_all()
     }
 
@@ -111,7 +143,7 @@ impl PromptRunner for ServedAgent {
         let skills = self.settings.list_skills(directory);
         let skills = skills
             .map_err(|failure| failure.data["message"].as_str().unwrap_or_default().to_owned())?;
-        let summary = |skill: turnstone_agent::tool::SkillInfo| {
+        let summary = |skill: SkillInfo| {
             let content = skill.read_instructions().ok().flatten()?;
             let location = skill.file.to_string_lossy().into_owned();
             let (name, description) = (skill.name, skill.description);
