@@ -48,7 +48,7 @@ const HTTP: Capability = Capability {
 };
 const ASYNC: Capability = Capability {
     name: "async",
-    libraries: &["tokio", "futures-util"],
+    libraries: &["tokio", "futures-util", "rmcp"],
     words: &["async"],
     ..UNUSED
 };
@@ -189,7 +189,7 @@ pub(crate) struct CrateRow {
 }
 
 /// The shipped crates, each below those it uses.
-pub(crate) const CRATES: [CrateRow; 13] = [
+pub(crate) const CRATES: [CrateRow; 14] = [
     CrateRow {
         name: "core",
         purpose: "types and rules without I/O: ids, model, events, state machines of turns and tools, permission \
@@ -467,9 +467,25 @@ pub(crate) const CRATES: [CrateRow; 13] = [
         ],
     },
     CrateRow {
+        name: "mcp",
+        purpose: "tools of MCP servers: local programs and remote servers, with everything they send bounded",
+        uses: &["outbound", "process"],
+        boundaries: &[
+            never(&SQLITE),
+            never(&HTTP),
+            never(&PROGRAMS),
+            never(&GIT),
+            never(&RANDOMNESS),
+            never(&ENVIRONMENT),
+            never(&TERMINAL),
+            never(&SESSIONS),
+            never(&WIRE),
+        ],
+    },
+    CrateRow {
         name: "agent",
         purpose: "the agent: models and their wires, tools, the loop that runs a prompt",
-        uses: &["config", "core", "engine", "outbound"],
+        uses: &["config", "core", "engine", "mcp", "outbound"],
         boundaries: &[
             never(&SQLITE),
             never(&HTTP),

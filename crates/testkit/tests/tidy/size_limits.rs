@@ -8,7 +8,7 @@ use crate::repository_files::{self, SourceFile};
 const FILE_LINES: usize = 500;
 const FUNCTION_LINES: usize = 60;
 /// Packages in `Cargo.lock`. Raising it is a decision: say in the commit what the new ones give us.
-const LOCKED_PACKAGES: usize = 410;
+const LOCKED_PACKAGES: usize = 420;
 
 const FILE: TidyRule = TidyRule {
     name: "file-length",
