@@ -64,6 +64,8 @@ pub enum McpTransport {
     Local {
         /// The program and its arguments.
         command: Vec<String>,
+        /// Where it runs, from the root of the project; there if nothing is set.
+        directory: Option<String>,
         /// Variables that it gets; their values may be secrets.
         environment: Vec<(String, Secret)>,
     },
@@ -218,6 +220,7 @@ fn read_mcp_servers(settings: &SettingsReader<'_>) -> Result<Vec<McpServer>, Con
         let transport = match fields.text("type")?.as_deref() {
             Some("local") => McpTransport::Local {
                 command: fields.texts("command")?,
+                directory: fields.text("cwd")?.filter(|it| !it.is_empty()),
                 environment: secrets(fields.text_table("environment")?),
             },
             Some("remote") => McpTransport::Remote {

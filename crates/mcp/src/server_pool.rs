@@ -9,7 +9,7 @@ use turnstone_outbound::HttpClient;
 use turnstone_process::SupervisorProgram;
 
 use crate::runtime::ToolServerRuntime;
-use crate::{ToolServer, ToolServerSettings};
+use crate::{ToolServer, ToolServerSettings, clock};
 
 /// What all servers share.
 #[derive(Clone)]
@@ -80,6 +80,15 @@ impl ToolServerPool {
             servers.entry(key).or_insert_with(new).clone()
         };
         wanted.iter().map(select).collect()
+    }
+
+    /// Connects servers at the same time, and waits until each is connected or has failed, or `limit` has passed.
+    pub fn connect(servers: &[ToolServer], limit: Duration) {
+        let began = clock::now();
+        servers.iter().for_each(ToolServer::start);
+        for server in servers {
+            server.wait(limit.saturating_sub(began.elapsed()));
+        }
     }
 
     /// Ends all servers.

@@ -4,11 +4,13 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use turnstone_config::{AgentMode, AgentProfile, ConfigEnvironment, ModelName};
 use turnstone_core::model::{ExtraFields, ModelRef};
 use turnstone_core::time::EpochMillis;
 use turnstone_engine::{Engine, SupervisorProgram};
+use turnstone_mcp::ToolServerPoolSettings;
 use turnstone_outbound::OutboundError;
 
 use super::directory_configuration::DirectoryConfiguration;
@@ -18,7 +20,8 @@ use super::network::http_settings;
 use super::provider_cache::ProviderCache;
 use super::settings_failure::missing_agent;
 use super::skill_files;
-use super::tool_set::list_tools;
+use super::tool_set::{command_settings, list_tools, mcp_place};
+use crate::mcp::{McpServerReport, McpToolSet};
 use crate::run::{RunAgent, RunLimits, RunModel, RunSettings, SettingsFailure};
 use crate::tool::{SkillInfo, Tool};
 
@@ -26,6 +29,9 @@ use crate::tool::{SkillInfo, Tool};
 const TITLE_AGENT: &str = "title";
 /// After so many directories the cache begins again.
 const MAX_DIRECTORIES: usize = 64;
+
+/// After this time without a call or a step, MCP servers are closed until they are needed again.
+const SERVER_IDLE_LIMIT: Duration = Duration::from_secs(15 * 60);
 
 /// What the program knows of its surroundings.
 #[derive(Clone)]
@@ -51,6 +57,7 @@ pub struct RunEnvironment {
 pub struct ConfiguredRunSettings {
     environment: RunEnvironment,
     providers: ProviderCache,
+    servers: McpToolSet,
     loaded: Mutex<BTreeMap<PathBuf, Arc<DirectoryConfiguration>>>,
 }
 
@@ -62,7 +69,15 @@ impl ConfiguredRunSettings {
     /// A proxy that a variable names cannot be used.
     pub fn new(environment: RunEnvironment) -> Result<Self, OutboundError> {
         let providers = ProviderCache::new(http_settings(&environment.variables))?;
-        Ok(Self { environment, providers, loaded: Mutex::default() })
+        let pool = ToolServerPoolSettings {
+            client_name: "turnstone".to_owned(),
+            client_version: env!("CARGO_PKG_VERSION").to_owned(),
+            supervisor: Some(environment.supervisor.clone()),
+            http: Some(providers.client().clone()),
+            idle_limit: SERVER_IDLE_LIMIT,
+        };
+        let servers = McpToolSet::new(pool, environment.configuration.data());
+        Ok(Self { environment, providers, servers, loaded: Mutex::default() })
     }
 
     /// Reads the configuration of a directory.
@@ -97,6 +112,27 @@ impl ConfiguredRunSettings {
             loaded.get(directory).cloned()
         };
         known.map_or_else(|| self.load(directory), Ok)
+    }
+
+    /// Connects the MCP servers of a directory, waits for them at most for `limit`, and describes them.
+    ///
+    /// # Errors
+    ///
+    /// The configuration or the record of allowed tools cannot be read.
+    pub fn report_mcp_servers(
+        &self,
+        directory: &Path,
+        limit: Duration,
+    ) -> Result<Vec<McpServerReport>, String> {
+        let place = self.load(directory).map_err(|failure| describe_failure(&failure))?;
+        let commands = command_settings(&self.environment, &place.configuration);
+        let found = self.servers.report(&mcp_place(&place, &commands), limit);
+        found.map_err(|error| error.to_string())
+    }
+
+    /// Ends all MCP servers.
+    pub fn close_mcp_servers(&self) {
+        self.servers.close();
     }
 
     fn find_small_model(&self, directory: &Path, model: &ModelRef) -> Option<RunModel> {
@@ -160,16 +196,25 @@ impl RunSettings for ConfiguredRunSettings {
             environment: &self.environment.configuration,
             client: self.providers.client(),
         };
-        reader.read_all()
+        let mut texts = reader.read_all();
+        let commands = command_settings(&self.environment, &place.configuration);
+        texts.extend(self.servers.instructions(&mcp_place(&place, &commands)));
+        texts
     }
 
     fn tools(&self, directory: &Path) -> Vec<Arc<dyn Tool>> {
         match self.recall(directory) {
-            Ok(place) => list_tools(&self.environment, &self.providers, &place),
+            Ok(place) => list_tools(&self.environment, &self.providers, &self.servers, &place),
             // A step asks for its agent first, and ends there with the reason.
             Err(_) => Vec::new(),
         }
     }
+}
+
+/// The words of a failure.
+fn describe_failure(failure: &SettingsFailure) -> String {
+    let words = failure.data.get("message").and_then(|it| it.as_str());
+    words.unwrap_or("the configuration cannot be read").to_owned()
 }
 
 fn run_agent(profile: &AgentProfile) -> RunAgent {

@@ -11,6 +11,7 @@ use super::nearby_files::NearbyFiles;
 use super::provider_cache::ProviderCache;
 use super::run_settings::RunEnvironment;
 use super::skill_files::list_skills;
+use crate::mcp::{McpPlace, McpToolSet};
 use crate::tool::{
     CommandFormatter, CommandSettings, FileFormatter, FormatterCommand, HookCommand, HookMoment,
     SubagentInfo, Tool, ToolOutputLimits, ToolSettings, builtin_tools, find_command_shell,
@@ -21,6 +22,7 @@ use crate::wire::PublicPageFetcher;
 pub(super) fn list_tools(
     environment: &RunEnvironment,
     providers: &ProviderCache,
+    servers: &McpToolSet,
     place: &DirectoryConfiguration,
 ) -> Vec<Arc<dyn Tool>> {
     let configuration = &place.configuration;
@@ -37,15 +39,31 @@ pub(super) fn list_tools(
         instructions: Some(Arc::new(NearbyFiles)),
     };
     let hooks = list_hooks(configuration);
+    let mut tools = builtin_tools(&settings);
+    tools.extend(servers.tools(&mcp_place(place, &commands)));
+    tools.sort_by_cached_key(|tool| tool.schema().name);
     let can_delegate = !settings.subagents.is_empty();
     let bound = |tool| -> Arc<dyn Tool> {
         let tool = HookedTool::wrap(tool, &hooks, &commands);
         Arc::new(BoundedTool { tool, limits, can_delegate })
     };
-    builtin_tools(&settings).into_iter().map(bound).collect()
+    tools.into_iter().map(bound).collect()
 }
 
-fn command_settings(
+/// Returns where the servers of a directory are wanted.
+pub(super) fn mcp_place<'p>(
+    place: &'p DirectoryConfiguration,
+    commands: &'p CommandSettings,
+) -> McpPlace<'p> {
+    McpPlace {
+        configuration: &place.configuration,
+        directory: &place.directory,
+        root: &place.root,
+        commands,
+    }
+}
+
+pub(super) fn command_settings(
     environment: &RunEnvironment,
     configuration: &Configuration,
 ) -> CommandSettings {

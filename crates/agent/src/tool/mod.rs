@@ -24,6 +24,7 @@ mod todo_write;
 mod web;
 mod write;
 
+pub(crate) use accessed_path::permission_ask;
 pub use bash::{BashTool, command_environment, find_command_shell};
 pub use bounded_output::{limit_output, remove_old_outputs};
 pub use edit::EditTool;
@@ -33,6 +34,7 @@ pub use patch::ApplyPatchTool;
 pub use question::QuestionTool;
 pub use read::ReadTool;
 pub use registry::{builtin_tools, prefers_patches};
+pub(crate) use reply::into_fields;
 pub use reply::{ToolAttachment, ToolError, ToolReply};
 pub use search::{GlobTool, GrepTool};
 pub use settings::{

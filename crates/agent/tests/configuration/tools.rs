@@ -79,3 +79,20 @@ fn a_hook_makes_a_call_opaque() {
     assert_eq!(paths("edit"), None);
     assert!(paths("write").is_some_and(|paths| paths.len() == 1));
 }
+
+#[test]
+fn servers_of_a_project_start_only_once_it_is_trusted() {
+    let case = SettingsFixture::new();
+    let marker = case.path("started");
+    let server = serde_json::json!({"mcp": {
+        "theirs": {"type": "local", "command": ["touch", marker]},
+        "off": {"type": "local", "command": ["touch", marker], "enabled": false},
+    }});
+    case.write("project/opencode.json", &server.to_string());
+    let settings = case.settings();
+    let count = names_of_tools(&settings, &case.directory()).len();
+    let report = settings.report_mcp_servers(&case.directory(), std::time::Duration::ZERO);
+    assert!(report.expect("reported").is_empty());
+    assert!(!marker.exists(), "a repository is not trusted by being opened");
+    assert_eq!(count, 12);
+}

@@ -6,6 +6,7 @@ mod edit;
 mod fake_host;
 mod hooks;
 mod injected;
+mod mcp;
 mod question_and_todo;
 mod read;
 mod search;

@@ -154,7 +154,7 @@ fn settings_of_tools_are_typed() {
     let fixture = ConfigFixture::new();
     fixture.write_user(
         r#"{ "shell": "/bin/zsh", "instructions": ["a.md"], "tool_output": { "max_lines": 10 },
-          "mcp": { "local": { "type": "local", "command": ["x", "y"], "environment": { "K": "v" } },
+          "mcp": { "local": { "type": "local", "command": ["x", "y"], "cwd": "sub", "environment": { "K": "v" } },
                    "far": { "type": "remote", "url": "https://h/mcp", "enabled": false, "timeout": 500 },
                    "gone": { "enabled": false } },
           "formatter": { "rustfmt": { "command": ["rustfmt", "$FILE"], "extensions": [".rs"] } },
@@ -171,10 +171,11 @@ fn settings_of_tools_are_typed() {
     assert_eq!(settings.instructions, instructions);
     assert_eq!(settings.tool_output, (10, 51_200));
     assert_eq!(settings.mcp.len(), 2);
-    let McpTransport::Local { command, environment } = &settings.mcp[0].transport else {
+    let McpTransport::Local { command, environment, directory } = &settings.mcp[0].transport else {
         panic!("a local server")
     };
     assert_eq!((command.len(), environment[0].1.expose()), (2, "v"));
+    assert_eq!(directory.as_deref(), Some("sub"));
     assert!(!settings.mcp[1].is_enabled);
     assert_eq!(settings.formatters[0].extensions, [".rs"]);
     assert_eq!(settings.hooks[0].moment, HookTiming::AfterTool);

@@ -3,6 +3,7 @@
 //! Owns the wildcard, the order of sources (docs/permissions.md), the built-in rules and the effects of an answer.
 //! Pure functions: pending requests and rules come in, decisions go out.
 
+mod ask_policy;
 mod builtin;
 mod decision;
 mod gate;
@@ -13,6 +14,7 @@ mod rule_file;
 mod untrusted_rules;
 mod wildcard;
 
+pub use ask_policy::{AskPolicy, decide_ask};
 pub use builtin::{BuiltinAgent, RuleDirectories, agent_rules, default_rules, tool_output_rules};
 pub use decision::{
     PermissionVerdict, RuleExplanation, RuleLayer, RuleSource, decide_request, explain_decision,

@@ -2,7 +2,7 @@
 
 use super::{
     GateCaller, GatedOperation, PermissionRule, PermissionVerdict, RuleAction, RuleLayer,
-    RuleSource, decide_gate, decide_request, explain_decision,
+    RuleSource, decide_ask, decide_gate, explain_decision,
 };
 use crate::id::PermissionId;
 use crate::model::{
@@ -118,8 +118,7 @@ pub fn resolve_reply(
 /// A gate stays as closed as it was when it was asked about: rules about everything do not open it.
 fn is_allowed_now(ask: &PermissionAsk, layers: &[RuleLayer<'_>]) -> bool {
     let Some(gate) = GatedOperation::parse(&ask.permission) else {
-        return decide_request(&ask.permission, &ask.patterns, layers)
-            == PermissionVerdict::Allowed;
+        return decide_ask(ask, layers) == PermissionVerdict::Allowed;
     };
     let passes = |pattern: &String| {
         decide_gate(gate, pattern, GateCaller::Model, layers).action == RuleAction::Allow

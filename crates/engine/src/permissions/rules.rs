@@ -8,7 +8,7 @@ use turnstone_core::id::{ProjectId, SessionId};
 use turnstone_core::model::{PermissionAsk, Project, Session};
 use turnstone_core::permission::{
     PermissionRule, PermissionVerdict, RuleAction, RuleExplanation, RuleLayer, RuleSource,
-    decide_request, explain_decision, explain_each_layer, inherited_rules, sort_layers,
+    decide_ask, explain_decision, explain_each_layer, inherited_rules, sort_layers,
 };
 use turnstone_store::{Context, ReadTx, Store, WriteOutcome};
 
@@ -99,7 +99,7 @@ impl EffectiveRules {
     /// Judges a whole request.
     #[must_use]
     pub fn decide(&self, ask: &PermissionAsk) -> PermissionVerdict {
-        decide_request(&ask.permission, &ask.patterns, &self.layers())
+        decide_ask(ask, &self.layers())
     }
 }
 

@@ -4,7 +4,7 @@ use serde_json::json;
 use turnstone_core::id::{PermissionId, ProjectId, SessionId};
 use turnstone_core::model::{PermissionAsk, PermissionReply, RequestState, Session, ToolCallRef};
 use turnstone_core::permission::{
-    CallerRole, GatedOperation, PermissionRule, ReplyError, RuleAction, RuleSource,
+    AskPolicy, CallerRole, GatedOperation, PermissionRule, ReplyError, RuleAction, RuleSource,
 };
 use turnstone_core::time::SessionSeq;
 use turnstone_core::turn::TurnState;
@@ -112,6 +112,42 @@ fn once_always_and_reject_take_effect() {
     let unknown = "per_unknown".parse().expect("an id");
     let none = case.engine.permissions().reply(&ctx(), &unknown, PermissionReply::Once, None);
     assert!(matches!(none, Err(PermissionError::Reply(ReplyError::NoSuchRequest(_)))), "{none:?}");
+    case.end(&turn);
+}
+
+#[test]
+fn strict_requests_are_asked_although_builtin_rules_allow_them() {
+    let case = EngineFixture::new();
+    let session = case.session("ses_a", None);
+    let turn = case.begin(&session);
+    let strict = |permission: &str, policy| {
+        let mut query = bash("x");
+        query.ask.permission = permission.into();
+        query.ask.patterns = vec!["*".into()];
+        query.ask.always = vec!["*".into()];
+        query.ask = query.ask.with_policy(policy);
+        case.engine.permissions().ask(&ctx(), &turn, &query).expect("asked")
+    };
+    let pending = |outcome| match outcome {
+        PermissionOutcome::Pending(id) => id,
+        PermissionOutcome::Allowed | PermissionOutcome::Denied(_) => panic!("{outcome:?}"),
+    };
+    assert_eq!(strict("db_query", AskPolicy::ByRules), PermissionOutcome::Allowed);
+    let query = pending(strict("db_query", AskPolicy::UnlessPersonAllows));
+    let changed = pending(strict("db_write", AskPolicy::Always));
+    let other = pending(strict("web_get", AskPolicy::UnlessPersonAllows));
+    let always = PermissionReply::Always;
+    let done = case.engine.permissions().reply(&ctx(), &other, always, None).expect("answered");
+    assert_eq!(done.resolved.len(), 1, "an answer about one tool decides no other");
+    for id in [&query, &changed] {
+        assert_eq!(state(&case, id), RequestState::Pending);
+    }
+    case.engine.permissions().reply(&ctx(), &query, always, None).expect("answered");
+    assert_eq!(strict("db_query", AskPolicy::UnlessPersonAllows), PermissionOutcome::Allowed);
+    assert!(matches!(strict("db_query", AskPolicy::Always), PermissionOutcome::Pending(_)));
+    set_rules(&case, &session, vec![rule("db_*", "*", RuleAction::Deny)]);
+    let denied = strict("db_write", AskPolicy::Always);
+    assert!(matches!(denied, PermissionOutcome::Denied(_)), "{denied:?}");
     case.end(&turn);
 }
 
