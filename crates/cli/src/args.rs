@@ -6,8 +6,8 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command::{
     auth, checkpoint, completions, config, db, diff, doctor, exec, export, forget, fork, import,
-    jump, log, man, models, permission, project, search, serve, session, snapshot, stats, status,
-    todo, tour, trust, undo, worktree,
+    jump, log, man, mcp, models, permission, project, search, serve, session, snapshot, stats,
+    status, todo, tour, trust, undo, worktree,
 };
 use crate::environment::GlobalArgs;
 
@@ -60,7 +60,7 @@ const COMMAND_GROUPS: [(&str, &[&str]); 7] = [
         "Manage files, projects and permissions",
         &["snapshot", "worktree", "project", "permission", "forget"],
     ),
-    ("Set up agents and models", &["models", "auth", "config", "trust"]),
+    ("Set up agents and models", &["models", "auth", "config", "trust", "mcp"]),
     ("Work with OpenCode", &["serve", "import", "export"]),
     ("Check and maintain the data", &["doctor", "db"]),
     ("Help and setup", &["tour", "completions", "man", "help"]),
@@ -141,6 +141,9 @@ pub(crate) enum CliCommand {
     #[command(subcommand, arg_required_else_help = true)]
     Config(config::ConfigCommand),
     Trust(trust::TrustArgs),
+    /// List MCP servers and their tools, and forget which were allowed
+    #[command(subcommand, arg_required_else_help = true)]
+    Mcp(mcp::McpCommand),
     Search(search::SearchArgs),
     Stats(stats::StatsArgs),
     Import(import::ImportArgs),
@@ -195,6 +198,7 @@ impl CliCommand {
             | Self::Worktree(_)
             | Self::Auth(_)
             | Self::Trust(_)
+            | Self::Mcp(_)
             | Self::Stats(_)
             | Self::Import(_)
             | Self::Export(_)

@@ -3,6 +3,7 @@
 //! Owns the command line, the output streams and the exit code, and is the only crate that reads the
 //! clock and the environment. All decisions about sessions are made by the crates it calls.
 
+mod agent_settings;
 mod app;
 mod args;
 mod caller_check;

@@ -44,7 +44,7 @@ mod wire_json;
 mod work_pool;
 
 pub use connection::UnixSocketError;
-pub use prompt_runner::{PromptRunner, PromptRunnerHost, SkillSummary};
+pub use prompt_runner::{McpServerStatus, PromptRunner, PromptRunnerHost, SkillSummary};
 pub use serve::{HttpServer, ServeError};
 pub use settings::{
     ClientFolders, Credentials, PASSWORD_VARIABLES, RequestLimits, ServerSettings, SocketSetting,

@@ -3,6 +3,7 @@
 //! The server knows no models. The program that starts it hands in a runner, and each side knows the other
 //! only by what is here.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Weak;
 use std::time::Duration;
@@ -39,8 +40,28 @@ pub trait PromptRunner: Send + Sync {
     /// What is wrong with the configuration.
     fn list_skills(&self, directory: &Path) -> Result<Vec<SkillSummary>, String>;
 
+    /// Returns the MCP servers of `directory` by name. Connects them, and waits a few seconds for those that start.
+    ///
+    /// # Errors
+    ///
+    /// What is wrong with the configuration.
+    fn list_mcp_servers(
+        &self,
+        directory: &Path,
+    ) -> Result<BTreeMap<String, McpServerStatus>, String>;
+
     /// Ends what runs, as interrupted. Returns when all have ended or `grace` has passed.
     fn stop(&self, grace: Duration);
+}
+
+/// Whether an MCP server can be used, as clients show it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct McpServerStatus {
+    /// `connected`, `disabled`, `failed` or `needs_auth`.
+    pub status: &'static str,
+    /// Why it cannot be used.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub error: Option<String>,
 }
 
 /// A skill, as clients list it.

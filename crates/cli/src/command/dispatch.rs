@@ -4,8 +4,8 @@ use crate::app::CliApp;
 use crate::args::CliCommand;
 use crate::command::{
     auth, checkpoint, completions, config, db, diff, doctor, exec, export, forget, fork, import,
-    jump, log, man, models, permission, project, search, serve, session, snapshot, stats, status,
-    todo, tour, trust, undo, worktree,
+    jump, log, man, mcp, models, permission, project, search, serve, session, snapshot, stats,
+    status, todo, tour, trust, undo, worktree,
 };
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
@@ -44,6 +44,7 @@ pub(crate) fn run(
         CliCommand::Auth(command) => auth::run(ui, app, command),
         CliCommand::Config(command) => config::run(ui, app, command),
         CliCommand::Trust(args) => trust::run(ui, app, args),
+        CliCommand::Mcp(command) => mcp::run(ui, app, command),
         CliCommand::Stats(args) => stats::run(ui, app, args),
         CliCommand::Doctor(args) => doctor::run(ui, app, args),
         CliCommand::Search(args) => search::run(ui, app, args),

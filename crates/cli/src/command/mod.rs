@@ -17,6 +17,7 @@ mod imported_snapshots;
 pub(crate) mod jump;
 pub(crate) mod log;
 pub(crate) mod man;
+pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod permission;
 pub(crate) mod project;

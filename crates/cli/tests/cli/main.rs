@@ -25,6 +25,7 @@ mod imported_sessions;
 mod imported_snapshots;
 mod json_output;
 mod maintenance;
+mod mcp_servers;
 mod moved_projects;
 mod moved_roots;
 mod older_data_directory;

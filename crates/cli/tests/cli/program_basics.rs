@@ -120,6 +120,7 @@ fn help_lists_every_command() {
       auth         Store, list and remove keys of providers
       config       Show and check the configuration of agents and models
       trust        Trust the configuration files of a project
+      mcp          List MCP servers and their tools, and forget which were allowed
 
     Work with OpenCode:
       serve        Serve the HTTP API for OpenCode clients and native clients

@@ -11,7 +11,6 @@ pub(super) fn routes() -> Router<AppState> {
     Router::new()
         .route("/lsp", get(empty_list))
         .route("/formatter", get(empty_list))
-        .route("/mcp", get(empty_table))
         .route("/experimental/capabilities", get(capabilities))
         .route("/experimental/console", get(console))
         .route("/experimental/console/orgs", get(organisations))

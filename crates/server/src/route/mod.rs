@@ -16,6 +16,7 @@ mod fork;
 mod global_sessions;
 mod health;
 mod instance;
+mod mcp;
 mod message;
 mod native;
 mod not_offered;

@@ -9,9 +9,9 @@ use tower_http::compression::predicate::{NotForContentType, Predicate, SizeAbove
 
 use super::{
     abort, agent, api, client_log, command, command_list, config, diff, empty_answers, event, file,
-    find, fork, global_sessions, health, instance, message, native, not_offered, openapi, part,
-    path, permission, project, prompt, provider, pty, question, revert, session, share, shell,
-    skill, status, summarize, sync, tui, vcs, worktree,
+    find, fork, global_sessions, health, instance, mcp, message, native, not_offered, openapi,
+    part, path, permission, project, prompt, provider, pty, question, revert, session, share,
+    shell, skill, status, summarize, sync, tui, vcs, worktree,
 };
 use crate::app::AppState;
 use crate::error::ApiError;
@@ -59,6 +59,7 @@ pub(crate) fn router(app: AppState) -> Router {
         .merge(session::routes())
         .merge(share::routes())
         .merge(shell::routes())
+        .merge(mcp::routes())
         .merge(skill::routes())
         .merge(empty_answers::routes())
         .merge(status::routes())

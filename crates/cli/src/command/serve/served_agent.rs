@@ -1,34 +1,30 @@
 //! The agent of the server: answers prompts in the server's process.
 
-use std::ffi::OsString;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
 
-use turnstone_agent::configuration::{ConfiguredRunSettings, RunEnvironment};
+use turnstone_agent::configuration::ConfiguredRunSettings;
+use turnstone_agent::mcp::{McpServerReport, McpState};
 use turnstone_agent::run::{AgentRunner, AgentRunnerOptions, RunObserver};
 use turnstone_agent::tool::{SkillInfo, remove_old_outputs};
 use turnstone_core::id::SessionId;
-use turnstone_engine::{Engine, EngineError, SupervisorProgram};
-use turnstone_server::{PASSWORD_VARIABLES, PromptRunner, PromptRunnerHost, SkillSummary};
+use turnstone_engine::{Engine, EngineError};
+use turnstone_server::{McpServerStatus, PromptRunner, PromptRunnerHost, SkillSummary};
 
+use crate::agent_settings::agent_settings;
 use crate::app::CliApp;
 use crate::clock;
-use crate::configuration::config_environment;
 use crate::error::CliError;
 
+/// How long a client that asks for the MCP servers waits for those that start.
+const MCP_WAIT: Duration = Duration::from_secs(5);
 /// How often old outputs of tools are removed.
 const SWEEP_INTERVAL_MILLIS: i64 = 3_600_000;
 /// How long the whole output of a tool is kept.
 const OUTPUT_AGE_MILLIS: i64 = 7 * 24 * 3_600_000;
-
-/// The variables of the server without its password, which no command of a model may see.
-fn variables_without_password(app: &CliApp) -> Vec<(OsString, OsString)> {
-    let is_password = |name: &OsString| PASSWORD_VARIABLES.iter().any(|it| name == it);
-    let all = app.environment_variables().iter();
-    all.filter(|(name, _)| !is_password(name)).cloned().collect()
-}
 
 /// Everything the agent needs but the server.
 pub(super) struct AgentSetup {
@@ -45,22 +41,7 @@ impl AgentSetup {
     ///
     /// A proxy variable is invalid, or the path of this program is unknown.
     pub(super) fn new(app: &CliApp, engine: &Arc<Engine>) -> Result<Self, CliError> {
-        let environment = RunEnvironment {
-            engine: engine.clone(),
-            configuration: config_environment(app),
-            variables: variables_without_password(app),
-            supervisor: SupervisorProgram {
-                program: app.executable_path()?.to_owned(),
-                args: vec![OsString::from("supervise")],
-            },
-            is_traced: app.read_config()?.exec.trace,
-            clock: clock::now,
-        };
-        let settings =
-            ConfiguredRunSettings::new(environment).map_err(|error| CliError::Refused {
-                what: format!("cannot make requests to models: {error}"),
-                hint: Some("check the proxy variables, such as HTTPS_PROXY".to_owned()),
-            })?;
+        let settings = agent_settings(app, engine)?;
         let data = app.layout().root().to_owned();
         Ok(Self { engine: engine.clone(), settings: Arc::new(settings), data })
     }
@@ -152,7 +133,26 @@ impl PromptRunner for ServedAgent {
         Ok(skills.into_iter().filter_map(summary).collect())
     }
 
+    fn list_mcp_servers(
+        &self,
+        directory: &Path,
+    ) -> Result<BTreeMap<String, McpServerStatus>, String> {
+        let reports = self.settings.report_mcp_servers(directory, MCP_WAIT)?;
+        Ok(reports.into_iter().map(mcp_status).collect())
+    }
+
     fn stop(&self, grace: Duration) {
         self.runner.stop(grace);
+        self.settings.close_mcp_servers();
     }
+}
+
+fn mcp_status(report: McpServerReport) -> (String, McpServerStatus) {
+    let status = match report.state {
+        McpState::Connected => "connected",
+        McpState::Disabled => "disabled",
+        McpState::Failed => "failed",
+        McpState::NeedsAuth => "needs_auth",
+    };
+    (report.name, McpServerStatus { status, error: report.error })
 }
