@@ -24,8 +24,8 @@ impl SnapshotImport {
     pub(super) fn new(source: &Path, usual_places: &[PathBuf]) -> Self {
         let is_database = source.extension().is_some_and(|it| it == "db");
         let is_data = source.is_dir() || is_database;
-        let beside = is_data.then(|| source.ancestors().take(2).map(Path::to_owned));
-        let places = beside.into_iter().flatten().chain(usual_places.iter().cloned());
+        let siblings = is_data.then(|| source.ancestors().take(2).map(Path::to_owned));
+        let places = siblings.into_iter().flatten().chain(usual_places.iter().cloned());
         let mut folders = places.map(|place| place.join("snapshot"));
         let folder = folders.find(|folder| folder.is_dir());
         Self { folder: folder.unwrap_or_else(|| source.join("snapshot")) }

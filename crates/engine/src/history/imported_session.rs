@@ -84,10 +84,10 @@ impl ImportedSessions {
         let mut changes = self.changes.of_session(ctx, session, line)?;
         changes.retain(|selected| {
             let set = &selected.row.set;
-            let mut told = operations.iter().filter_map(|it| it.done.as_ref());
-            let is_told = told.any(|done| done.taken.iter().any(|it| it.change == set.id));
+            let mut ended = operations.iter().filter_map(|it| it.done.as_ref());
+            let is_recorded = ended.any(|done| done.taken.iter().any(|it| it.change == set.id));
             let at = line.change_set_position(session, &selected.turn, &selected.row);
-            set.evidence == Evidence::Imported && !is_told && at.is_some_and(|at| at >= there)
+            set.evidence == Evidence::Imported && !is_recorded && at.is_some_and(|at| at >= there)
         });
         let undone = |change| UndoneChangeSet { change, extent: UndoExtent::All };
         Ok(changes.into_iter().map(|selected| undone(selected.row.set.id)).collect())

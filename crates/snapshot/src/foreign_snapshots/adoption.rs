@@ -73,41 +73,39 @@ struct AdoptionRun<'s> {
     tip: Option<Oid>,
 }
 
-impl SnapshotStore {
-    /// Copies what steps recorded in other repositories into `group`: all of them in one pack, or nothing. A step
-    /// without its trees gets no captures; a file without its bytes is not covered.
-    ///
-    /// # Errors
-    ///
-    /// See [`CaptureError`]; nothing is copied then. Nothing is evicted to make room.
-    pub(crate) fn adopt_steps(
-        &self,
-        repositories: &[PathBuf],
-        steps: &[RecordedStep],
-        group: &PinGroup,
-        now: EpochMillis,
-    ) -> Result<Vec<AdoptedStep>, CaptureError> {
-        let held = self.lock_objects_shared();
-        let chain = self.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
-        let tip = self.repository.refs().find(group.reference())?;
-        let writer = self.repository.new_pack_writer()?;
-        let foreign = ForeignObjects::open(repositories);
-        let is_stored = Box::new(self.repository.existence_check());
-        let mut run = AdoptionRun { store: self, foreign, is_stored, writer, group, now, tip };
-        let mut adopted = Vec::with_capacity(steps.len());
-        for step in steps {
-            adopted.push(run.adopt(step)?);
-        }
-        let AdoptionRun { writer, tip: newest, .. } = run;
-        if let Some(newest) = newest.filter(|newest| Some(*newest) != tip) {
-            self.budget().check(writer.estimated_bytes(), false)?;
-            let kept = self.repository.publish_pack(writer, &newest)?;
-            self.repository.refs().write(group.reference(), &newest)?;
-            drop(kept);
-        }
-        drop((chain, held));
-        Ok(adopted)
+/// Copies what steps recorded in other repositories into `group` of a store: all of them in one pack, or nothing. A
+/// step without its trees gets no captures; a file without its bytes is not covered.
+///
+/// # Errors
+///
+/// See [`CaptureError`]; nothing is copied then. Nothing is evicted to make room.
+pub(crate) fn adopt_steps(
+    store: &SnapshotStore,
+    repositories: &[PathBuf],
+    steps: &[RecordedStep],
+    group: &PinGroup,
+    now: EpochMillis,
+) -> Result<Vec<AdoptedStep>, CaptureError> {
+    let held = store.lock_objects_shared();
+    let chain = store.chain_lock.lock().unwrap_or_else(PoisonError::into_inner);
+    let tip = store.repository.refs().find(group.reference())?;
+    let writer = store.repository.new_pack_writer()?;
+    let foreign = ForeignObjects::open(repositories);
+    let is_stored = Box::new(store.repository.existence_check());
+    let mut run = AdoptionRun { store, foreign, is_stored, writer, group, now, tip };
+    let mut adopted = Vec::with_capacity(steps.len());
+    for step in steps {
+        adopted.push(run.adopt(step)?);
     }
+    let AdoptionRun { writer, tip: newest, .. } = run;
+    if let Some(newest) = newest.filter(|newest| Some(*newest) != tip) {
+        store.budget().check(writer.estimated_bytes(), false)?;
+        let kept = store.repository.publish_pack(writer, &newest)?;
+        store.repository.refs().write(group.reference(), &newest)?;
+        drop(kept);
+    }
+    drop((chain, held));
+    Ok(adopted)
 }
 
 impl AdoptionRun<'_> {
@@ -204,7 +202,7 @@ impl AdoptionRun<'_> {
             let stat = self.store.worktree.stat(path).ok().flatten()?;
             let is_file = stat.kind == FileKind::File && leaf.mode != FileMode::Link;
             let bits = match (leaf.mode == FileMode::Exec, stat.perm & 0o100 != 0) {
-                // Whoever may read it may run it, as git does it.
+                // Who may read it may run it, as in git.
                 (true, false) => stat.perm | (stat.perm & 0o444) >> 2,
                 (false, true) => stat.perm & !0o111,
                 (true, true) | (false, false) => stat.perm,

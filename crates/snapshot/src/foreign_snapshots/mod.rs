@@ -9,5 +9,6 @@ mod adoption;
 mod location;
 mod objects;
 
+pub(crate) use adoption::adopt_steps;
 pub use adoption::{AdoptedStep, RecordedPath, RecordedStep};
 pub use location::{ForeignSnapshots, find_foreign_snapshots};

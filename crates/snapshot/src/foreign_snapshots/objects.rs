@@ -43,13 +43,13 @@ pub(super) enum ForeignEntry {
 
 /// One line of a tree.
 #[derive(Clone, Copy)]
-enum TreeLine {
+enum ForeignTreeLine {
     Leaf(TreeLeaf),
     Repository,
     Tree(Oid),
 }
 
-type TreeLines = Arc<HashMap<Vec<u8>, TreeLine>>;
+type ForeignTree = Arc<HashMap<Vec<u8>, ForeignTreeLine>>;
 
 /// A repository that is open for reading.
 struct ForeignRepository {
@@ -60,7 +60,7 @@ struct ForeignRepository {
 /// The objects of some repositories.
 pub(super) struct ForeignObjects {
     repositories: Vec<ForeignRepository>,
-    trees: HashMap<Oid, TreeLines>,
+    trees: HashMap<Oid, ForeignTree>,
     cached_entries: usize,
 }
 
@@ -106,11 +106,13 @@ impl ForeignObjects {
             let line = self.read_tree(&at)?.get(name).copied();
             let is_last = names.peek().is_none();
             match line {
-                Some(TreeLine::Tree(below)) if !is_last => at = below,
-                Some(TreeLine::Leaf(leaf)) if is_last => return Ok(ForeignEntry::Leaf(leaf)),
+                Some(ForeignTreeLine::Tree(below)) if !is_last => at = below,
+                Some(ForeignTreeLine::Leaf(leaf)) if is_last => {
+                    return Ok(ForeignEntry::Leaf(leaf));
+                }
                 // What lies in the other repository is not known either.
-                Some(TreeLine::Repository) => return Ok(ForeignEntry::Repository),
-                Some(TreeLine::Tree(_) | TreeLine::Leaf(_)) | None => {
+                Some(ForeignTreeLine::Repository) => return Ok(ForeignEntry::Repository),
+                Some(ForeignTreeLine::Tree(_) | ForeignTreeLine::Leaf(_)) | None => {
                     return Ok(ForeignEntry::None);
                 }
             }
@@ -118,7 +120,7 @@ impl ForeignObjects {
         Ok(ForeignEntry::None)
     }
 
-    fn read_tree(&mut self, oid: &Oid) -> Result<TreeLines, ForeignObjectError> {
+    fn read_tree(&mut self, oid: &Oid) -> Result<ForeignTree, ForeignObjectError> {
         if let Some(lines) = self.trees.get(oid) {
             return Ok(lines.clone());
         }
@@ -134,18 +136,18 @@ impl ForeignObjects {
     }
 }
 
-fn parse_lines(data: &[u8]) -> Result<HashMap<Vec<u8>, TreeLine>, ForeignObjectError> {
+fn parse_lines(data: &[u8]) -> Result<HashMap<Vec<u8>, ForeignTreeLine>, ForeignObjectError> {
     let mut lines = HashMap::new();
     for entry in TreeRefIter::from_bytes(data, gix::hash::Kind::Sha1) {
         let entry = entry.map_err(|_| ForeignObjectError::Missing)?;
         let oid = from_gix(entry.oid.to_owned());
-        let leaf = |mode| TreeLine::Leaf(TreeLeaf { blob: oid, mode });
+        let leaf = |mode| ForeignTreeLine::Leaf(TreeLeaf { blob: oid, mode });
         let line = match entry.mode.kind() {
             EntryKind::Blob => leaf(FileMode::File),
             EntryKind::BlobExecutable => leaf(FileMode::Exec),
             EntryKind::Link => leaf(FileMode::Link),
-            EntryKind::Tree => TreeLine::Tree(oid),
-            EntryKind::Commit => TreeLine::Repository,
+            EntryKind::Tree => ForeignTreeLine::Tree(oid),
+            EntryKind::Commit => ForeignTreeLine::Repository,
         };
         // Of two lines with one name, which no git writes, the first counts.
         lines.entry(entry.filename.to_vec()).or_insert(line);

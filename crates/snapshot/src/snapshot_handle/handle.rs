@@ -20,7 +20,6 @@ use super::socket;
 use super::store_owner::{StoreOwner, open_worktree};
 use crate::capture::{Capture, CaptureOutcome};
 use crate::capture_rules::CaptureRules;
-use crate::foreign_snapshots::{AdoptedStep, RecordedStep};
 use crate::object_store::Oid;
 use crate::path::RelPath;
 use crate::pin_group::PinGroup;
@@ -451,30 +450,6 @@ impl SnapshotHandle {
             return Err(unexpected_response());
         };
         Ok(missing)
-    }
-
-    /// Copies what steps of another program recorded into `group`: the files that each found and left.
-    ///
-    /// # Errors
-    ///
-    /// See [`SnapshotError`]; nothing is copied then. Nothing is evicted to make room.
-    pub fn adopt_steps(
-        &self,
-        repositories: &[PathBuf],
-        steps: &[RecordedStep],
-        group: &PinGroup,
-        now: EpochMillis,
-    ) -> Result<Vec<AdoptedStep>, SnapshotError> {
-        let request = StoreRequest::Adopt {
-            repositories: repositories.to_vec(),
-            steps: steps.to_vec(),
-            group: group.name().to_owned(),
-            now,
-        };
-        let StoreResponse::Adopted { steps } = self.dispatch(&request, now)? else {
-            return Err(unexpected_response());
-        };
-        Ok(steps)
     }
 
     /// Puts captures of another store into `group` of this one: all of them, or nothing.

@@ -6,6 +6,7 @@
 
 mod client;
 mod error;
+mod foreign_steps;
 mod handle;
 mod maintenance;
 mod message_frame;

@@ -1,6 +1,8 @@
 //! The work of a store owner: one function for its own requests and for those of other processes.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
 use turnstone_core::time::EpochMillis;
 
 use super::error::SnapshotError;
@@ -10,6 +12,7 @@ use crate::capture_expiry::ExpiryStep;
 use crate::capture_listing::ListedCapture;
 use crate::capture_pins::copy_captures_from;
 use crate::eviction::{EvictionReport, EvictionRequest};
+use crate::foreign_snapshots::adopt_steps;
 use crate::gc::GcOptions;
 use crate::object_store::Oid;
 use crate::path::RelPath;
@@ -40,8 +43,7 @@ pub(super) fn handle_request(
             StoreResponse::Captured((&captured).into())
         }
         StoreRequest::PlanRestore { target, paths, keep_added, now } => {
-            let paths = paths.as_ref().map(|paths| paths.iter().cloned().collect());
-            let plan = plan_restore(store, target, paths.as_ref(), *keep_added, *now)?;
+            let plan = plan_restore(store, target, paths.as_deref(), *keep_added, *now)?;
             StoreResponse::Planned(Box::new(plan))
         }
         StoreRequest::Plan { targets } => {
@@ -69,8 +71,7 @@ pub(super) fn handle_request(
             StoreResponse::Relieved(Box::new(expire_captures(store, steps, need)?))
         }
         StoreRequest::BeginForget { patterns } => {
-            store.forgetter().begin(patterns)?;
-            StoreResponse::Hello
+            store.forgetter().begin(patterns).map(|()| StoreResponse::Hello)?
         }
         StoreRequest::FinishForget { now } => {
             StoreResponse::Forgotten { captures: store.forgetter().finish(*now)? }
@@ -79,13 +80,22 @@ pub(super) fn handle_request(
             StoreResponse::Pinned { missing: store.pins().pin(captures, &PinGroup::new(group))? }
         }
         StoreRequest::Copy { store: folder, root, captures, group } => {
-            copy_captures_from(store, folder, root, captures, &PinGroup::new(group))?;
-            StoreResponse::Pinned { missing: Vec::new() }
+            copy_captures(store, (folder, root), captures, group)?
         }
         StoreRequest::Adopt { repositories, steps, group, now } => StoreResponse::Adopted {
-            steps: store.adopt_steps(repositories, steps, &PinGroup::new(group), *now)?,
+            steps: adopt_steps(store, repositories, steps, &PinGroup::new(group), *now)?,
         },
     })
+}
+
+fn copy_captures(
+    store: &SnapshotStore,
+    (folder, root): (&Path, &Path),
+    captures: &[Oid],
+    group: &str,
+) -> Result<StoreResponse, SnapshotError> {
+    copy_captures_from(store, folder, root, captures, &PinGroup::new(group))?;
+    Ok(StoreResponse::Pinned { missing: Vec::new() })
 }
 
 fn plan_undo(
@@ -113,13 +123,14 @@ fn expire_captures(
 fn plan_restore(
     store: &SnapshotStore,
     target: &Oid,
-    paths: Option<&BTreeSet<RelPath>>,
+    paths: Option<&[RelPath]>,
     keep_added: bool,
     now: EpochMillis,
 ) -> Result<RestorePlan, SnapshotError> {
     let target = store.captures().get(target)?;
     let present = store.capture(&PinGroup::new(PREVIEW_GROUP), now)?.capture;
-    Ok(store.planner().plan_restore(&target, &present, paths, keep_added)?)
+    let paths = paths.map(|paths| paths.iter().cloned().collect());
+    Ok(store.planner().plan_restore(&target, &present, paths.as_ref(), keep_added)?)
 }
 
 /// Expires old captures of groups that are not live, and drops objects that no group pins then.
