@@ -157,6 +157,29 @@ fn dry_run_foresees_that_the_project_has_no_room() {
     assert_eq!(out, "restored   small\nconflict   big  (no space left on the disk)\n");
 }
 
+/// Proves R15: a file that is not there needs its own size, and one that is replaced needs room for both meanwhile.
+#[test]
+fn removed_file_comes_back_where_it_fits_once() {
+    let make = || {
+        let disk = SmallDisk::mount(1024).expect("a directory")?;
+        let case = CliFixture::empty();
+        fs_err::create_dir(disk.path().join("work")).expect("made");
+        fs_err::remove_dir(case.path("p/src")).expect("removed");
+        fs_err::remove_dir(case.path("p")).expect("removed");
+        symlink(disk.path().join("work"), case.path("p")).expect("linked");
+        write_file(&case, "big", vec![b'x'; 400 << 10]);
+        write_file(&case, "changed", vec![b'y'; 100 << 10]);
+        exec_shell(&case, "rm big; echo more >> changed");
+        disk.fill_leaving(600 << 10).expect("filled");
+        Some((disk, case))
+    };
+
+    let Some((code, out)) = undo_twice_as_predicted(make, &run_program) else { return };
+
+    assert_eq!(code, 0);
+    assert_eq!(out, "restored   big\nrestored   changed\n");
+}
+
 /// A project whose data directory has this much room, and a file that must be saved before it is merged.
 fn fixture_with_room(bytes: u64) -> Option<(SmallDisk, CliFixture)> {
     let disk = SmallDisk::mount(4096).expect("a directory")?;

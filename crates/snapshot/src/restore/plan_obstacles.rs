@@ -233,20 +233,29 @@ impl<'p> ObstacleCheck<'p> {
         }
         sizes.sort_unstable();
         let free = self.worktree.free_bytes().unwrap_or(u64::MAX);
-        let mut too_large = BTreeMap::new();
-        loop {
-            let growth: u64 = sizes.iter().map(|(_, growth, _)| growth).sum();
-            let written: u64 =
-                sizes.iter().rev().take(MAX_PARALLEL_WRITES).map(|(size, ..)| size).sum();
-            if growth.saturating_add(written) <= free {
-                break;
+        // The more of them, the more is needed: the largest that do not fit are left out.
+        let (mut fitting, mut most) = (0, sizes.len());
+        while fitting < most {
+            let some = fitting + (most - fitting).div_ceil(2);
+            match needed_bytes(&sizes[..some]) <= free {
+                true => fitting = some,
+                false => most = some - 1,
             }
-            let Some((_, _, path)) = sizes.pop() else { break };
-            too_large.insert(path, ConflictReason::NoSpace);
         }
+        let too_large = sizes.split_off(fitting).into_iter();
+        let too_large = too_large.map(|(_, _, path)| (path, ConflictReason::NoSpace)).collect();
         turn_steps_into_conflicts(plan, &too_large);
         Ok(())
     }
+}
+
+/// The bytes that writing some files takes at most, of each the size and by how much it grows: what all of them grow
+/// by, and the old files that are still there while the new ones are written next to them.
+fn needed_bytes(sizes: &[(u64, u64, RelPath)]) -> u64 {
+    let mut replaced: Vec<u64> = sizes.iter().map(|(size, growth, _)| size - growth).collect();
+    replaced.sort_unstable();
+    let replaced: u64 = replaced.iter().rev().take(MAX_PARALLEL_WRITES).sum();
+    sizes.iter().map(|(_, growth, _)| growth).sum::<u64>().saturating_add(replaced)
 }
 
 /// True if a file or directory is changed in its place, which only its owner may do, and we are not.
