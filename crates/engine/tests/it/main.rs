@@ -1,5 +1,6 @@
 //! The engine against a real database, real snapshot stores and real repositories.
 
+mod call_command;
 mod compaction;
 mod conversation_fixture;
 mod diff;

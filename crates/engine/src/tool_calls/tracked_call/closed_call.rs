@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use turnstone_core::change::{Evidence, FileChange, TraceReport};
-use turnstone_core::id::ChangeId;
+use turnstone_core::id::{ChangeId, PartId};
 use turnstone_snapshot::{Capture, SnapshotHandle};
 use turnstone_store::NewChangeSet;
 
@@ -55,6 +55,12 @@ impl ClosedCall {
             uncompared: Vec::new(),
             continuation: None,
         }
+    }
+
+    /// The change set of the processes that the call left running, as one of the same tool call.
+    pub(crate) fn continuation_for(&self, part: &PartId) -> Option<NewChangeSet> {
+        let next = self.continuation.as_deref()?;
+        Some(NewChangeSet { part: Some(part.clone()), ..next.clone() })
     }
 }
 

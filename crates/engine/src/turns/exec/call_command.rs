@@ -223,14 +223,14 @@ impl CallCommands<'_> {
         let Some(call) = call else { return Ok(None) };
         let ctx = (self.clock)().without_expected_seq();
         let (closed, sets) = self.commands.compare_at_end(&ctx, self.turn, &call, began)?;
-        for set in sets {
-            let name = self.turn.session.clone();
-            let context = self.turn.context(&ctx);
-            self.commands
-                .store
-                .write(&context, move |tx| tx.change_sets().close(&name, &set))
-                .wait()?;
-        }
+        let (session, continuation) =
+            (self.turn.session.clone(), closed.continuation_for(self.part));
+        let write = move |tx: &turnstone_store::Tx<'_>| {
+            sets.iter().try_for_each(|set| tx.change_sets().close(&session, set).map(drop))?;
+            // The window of the processes that go on opens with the end of the command's.
+            continuation.iter().try_for_each(|next| tx.change_sets().open(&session, next).map(drop))
+        };
+        self.commands.store.write(&self.turn.context(&ctx), write).wait()?;
         CallComparison(&self.commands.calls).remove_traces(&call, &closed);
         Ok(Some(closed))
     }

@@ -6,7 +6,7 @@ use turnstone_core::terminal_text::strip_terminal_codes;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnOutcome;
 use turnstone_process::{CommandExit, RecordedOutput, signal_name};
-use turnstone_store::{CloseChangeSet, Context, NewChangeSet};
+use turnstone_store::{CloseChangeSet, Context};
 
 use super::begin::CommandExecution;
 use super::command_messages;
@@ -76,7 +76,11 @@ impl Commands {
             }
             CommandEnd::Lost(_) => (Ok(None), Vec::new()),
         };
-        let continuation = find_continuation(&closed, &part);
+        let continuation = closed
+            .as_ref()
+            .ok()
+            .and_then(Option::as_ref)
+            .and_then(|it| it.continuation_for(&part.id));
         let mut rows = None;
         let outcome = match end {
             CommandEnd::Exited { exit, kept, aborted } => {
@@ -130,12 +134,6 @@ impl Commands {
         }
         CallComparison(&self.calls).compare(ctx, turn, call)
     }
-}
-
-/// The change set of the processes that a command has left running, as one of the same call.
-fn find_continuation(closed: &Result<Option<ClosedCall>>, part: &Part) -> Option<NewChangeSet> {
-    let next = closed.as_ref().ok()?.as_ref()?.continuation.as_deref()?;
-    Some(NewChangeSet { part: Some(part.id.clone()), ..next.clone() })
 }
 
 /// How the turn of a command that ran has ended.
