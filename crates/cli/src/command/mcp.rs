@@ -8,7 +8,7 @@ use turnstone_agent::mcp::{McpServerReport, McpState, McpToolReport, ToolPinErro
 
 use crate::agent_settings::agent_settings;
 use crate::app::CliApp;
-use crate::configuration::require_person;
+use crate::caller_check::require_person;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
 use crate::number_format::format_counted;

@@ -1,7 +1,7 @@
 //! Ending: what changed is compared first, then call, message and turn are closed.
 
 use serde_json::json;
-use turnstone_core::model::{MessageFailure, MessageFailureKind, Part};
+use turnstone_core::model::{MessageFailure, MessageFailureKind};
 use turnstone_core::terminal_text::strip_terminal_codes;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnOutcome;
