@@ -24,7 +24,7 @@ fn parity_table_names_only_existing_tests() {
     }
     let page =
         fs_err::read_to_string(root.join("../../docs/snapshot-parity.md")).expect("the page");
-    let page = page.split("## Deaths").next().expect("the tables");
+    let page = page.split("## Injected failures").next().expect("the tables");
     let rows: Vec<Vec<&str>> = page
         .lines()
         .filter(|line| line.starts_with("| ") && !line.starts_with("| item"))
