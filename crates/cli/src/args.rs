@@ -47,7 +47,7 @@ Exit codes:
    1  the request was refused, or something it needs is missing
    2  invalid usage: unknown option, missing argument or the like
    3  the reader of the output closed the pipe
-   4  conflict: the session is busy, or a file was skipped because it has changed
+   4  incomplete or conflict: the session is busy, or a file was skipped (the output says why)
   70  internal error: a bug in Turnstone, please report it
 `turnstone exec` exits with the exit code of its command, with 127 or 126 if the command cannot be
 started, and with 125 if Turnstone itself failed before the start.";

@@ -31,7 +31,7 @@ pub(crate) struct GlobalArgs {
     #[arg(hide_possible_values = true, hide_default_value = true)]
     pub(crate) color: ColorChoice,
 
-    /// Do not use a pager (set by TURNSTONE_PAGER or PAGER)
+    /// Do not page long output (pager: TURNSTONE_PAGER, PAGER or less)
     #[arg(long, global = true)]
     pub(crate) no_pager: bool,
 

@@ -26,9 +26,10 @@ use crate::ui::{
 /// sessions. By default, shows the changes of the session that have not been undone. The output is a
 /// patch for `git apply`. Files that are too large for it are listed on stderr, and the exit code is 4.
 ///
-/// How the changes are known is printed on stderr, and per file with --stat and --json: `named` by the
-/// tool, `traced` (the command was seen writing the file), `window` (changed while the command ran) or
-/// `recovered` (the same, read after a crash). Also printed: what others changed during the commands.
+/// The evidence for each change is printed on stderr, and per file with --stat and --json: `named` by the
+/// tool, `traced` (the command was seen writing the file), `window` (changed while the command ran),
+/// `recovered` (the same, found after a crash) or `imported` (from OpenCode's snapshots). Also printed:
+/// what others changed during the commands.
 #[derive(Debug, clap::Args)]
 #[command(
     after_help = "Examples:\n  turnstone diff --stat\n  turnstone diff @2\n  turnstone diff --turn trn_0197c2\n  \
@@ -175,7 +176,7 @@ fn diff_json(session: &Session, diff: &SessionDiff) -> Value {
     })
 }
 
-/// How a file of a diff is known; nothing for those of imported turns.
+/// How a file of a diff is known; `None` for files of imported turns that have no change set.
 fn find_evidence(diff: &SessionDiff, file: &SessionFileDiff) -> Option<Evidence> {
     diff.evidence.get(file.file.as_deref()?).copied()
 }

@@ -18,12 +18,11 @@ use crate::session_lookup;
 use crate::text;
 use crate::ui::{ID_STYLE, Ui, apply_style};
 
-/// Copy a session, whole or up to a message
+/// Copy a session, whole or up to a message or turn
 ///
-/// The copy is independent: deleting the original does not affect it. Without --worktree, both
-/// sessions work on the same files, so undoing a turn in one undoes it in the other. With --worktree,
-/// the copy gets its own git worktree with the files as they were at that point. Prints the ID of the
-/// copy.
+/// Deleting the original does not affect the copy. Without --worktree, both sessions work on the same
+/// files, so undoing a turn in one undoes it in the other. With --worktree, the copy gets its own git
+/// worktree with the files as they were at that point. Prints the ID of the copy.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone fork\n  \
                         turnstone fork ses_e21d --at trn_0197c2 --worktree=other-way")]
@@ -33,7 +32,7 @@ pub(crate) struct ForkArgs {
     session: Option<IdPrefix>,
 
     /// Copy only what comes before this message, or before the prompt of this turn
-    #[arg(long, value_name = "MESSAGE")]
+    #[arg(long, value_name = "MESSAGE|TURN")]
     at: Option<String>,
 
     /// Create a worktree for the copy; without NAME, a random name is generated

@@ -21,11 +21,11 @@ use crate::ui::{ColumnKind, DIM_STYLE, TextTable, Ui, WARNING_STYLE, apply_style
 
 /// Import sessions from OpenCode
 ///
-/// Without SOURCE, OpenCode's data directory is looked for in the usual places; on a terminal you are asked
-/// first. SOURCE is OpenCode's data directory, its opencode.db, its older storage/ directory, a file
-/// written by `opencode export` or `turnstone export`, or - to read such a file from standard input.
-/// The source is never changed. Importing again adds what is new; an interrupted import is finished
-/// by running it again.
+/// Without SOURCE, Turnstone looks for OpenCode's data directory in the usual places, and asks before it
+/// imports if it runs on a terminal. SOURCE is OpenCode's data directory, its opencode.db, its older
+/// storage/ directory, a file written by `opencode export` or `turnstone export`, or - to read such a file
+/// from standard input. The source is never changed. Importing again adds what is new; an interrupted
+/// import is finished by running it again.
 ///
 /// The source is not trusted: an import does not change your existing projects and sessions. Permission
 /// rules, approvals and start commands in the source are stored and listed, but have no effect unless you

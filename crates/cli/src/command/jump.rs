@@ -16,9 +16,10 @@ use crate::ui::Ui;
 
 /// Go to an earlier or later point of a session
 ///
-/// POINT is a checkpoint, a turn (its end; `before:TURN` is its start) or an operation, as shown by
-/// `turnstone log --all`, also on an abandoned branch; `@2` is the second newest turn. Turns after the point are undone, and turns
-/// before it are redone. Your own changes stay, as with `undo`. All overwritten content is saved first.
+/// POINT is a checkpoint, an operation or a turn. TURN means the end of the turn, `before:TURN` its start;
+/// `@2` is the second newest turn. `turnstone log --all` lists all points, those on abandoned branches
+/// included. Turns after the point are undone, and turns before it are redone. Your own changes stay, as
+/// with `undo`. All overwritten content is saved first.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone jump before:trn_0197c2 --dry-run\n  \
                         turnstone jump \"before the rewrite\" --files")]

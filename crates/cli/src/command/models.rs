@@ -22,7 +22,7 @@ pub(crate) struct ModelsArgs {
     /// Show this provider only
     provider: Option<String>,
 
-    /// Also show providers without a key, and models that are withdrawn or early tests
+    /// Also show providers without a key, and deprecated and alpha models
     #[arg(long)]
     all: bool,
 }

@@ -25,6 +25,8 @@ use crate::ui::{ColumnKind, TextTable, Ui};
 #[derive(Debug, clap::Subcommand)]
 pub(crate) enum PermissionCommand {
     /// List the permanent approvals of a project
+    ///
+    /// Does not list rules of `permission set`: `permission explain` shows those that match an action.
     #[command(after_help = "Example:\n  turnstone permission list")]
     List {
         /// Project ID or unique prefix [default: the project of this directory]
@@ -44,13 +46,16 @@ pub(crate) enum PermissionCommand {
     },
     /// Show whether an action is allowed, and which rule decides
     ///
-    /// Uses the rules of the newest session of this directory and of its parents. A `deny` in your own
-    /// configuration is final. Otherwise the last source with a matching rule decides, in this order:
-    /// built-in defaults, built-in rules of the agent, your configuration, files of the project, the
-    /// agent's rules in these two, stored project rules, session, denials of parent sessions, approvals. You
-    /// are asked about everything that an agent wants which is neither built in nor configured, unless an
-    /// approval allows it. For revert, worktree, start, delete, forget and checkpoint, the result depends on
-    /// the caller: you, or a tool. Secrets in patterns are hidden.
+    /// Uses the rules of the newest session of this directory and of that session's parents. A `deny` in
+    /// your own configuration is final. Otherwise the last of these sources with a matching rule decides:
+    /// (1) built-in defaults, (2) built-in rules of the agent, (3) your configuration, (4) files of the
+    /// project, (5) the agent's rules in your configuration, (6) the agent's rules in the files of the
+    /// project, (7) stored project rules, (8) the session, (9) denials of parent sessions, (10) approvals.
+    /// If no rule matches, you are asked. An agent that is neither built in nor configured has to ask for
+    /// everything that is not denied, unless an approval allows it.
+    ///
+    /// For revert, worktree, start, delete, forget and checkpoint, the result depends on the caller: you, or
+    /// a tool. Secrets in patterns are hidden.
     #[command(after_help = "Example:\n  turnstone permission explain bash \"rm -r build\"")]
     Explain {
         /// Permission, such as bash, edit or read

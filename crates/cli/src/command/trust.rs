@@ -17,9 +17,10 @@ use crate::ui::Ui;
 
 /// Trust the configuration files of a project
 ///
-/// Opening a project does not mean trusting it. Until you trust its files, settings are not in force that
-/// start programs (mcp, formatter, shell, hooks), read variables or files outside of the project, name a
-/// server to share with, share sessions, switch undo off, or loosen permissions.
+/// Opening a project does not mean trusting it. Until you trust its files, Turnstone ignores settings that
+/// start programs (mcp, formatter, lsp, shell, hooks, plugin), select a scripted model, read variables or
+/// files outside the project, name a server to share with, share sessions, switch undo off, or loosen
+/// permissions.
 ///
 /// Trust belongs to a file and its exact content: after a change, the file has to be trusted again.
 /// Programs and scripts that a trusted file names are not checked. Your keys are never sent to an address
@@ -32,7 +33,7 @@ pub(crate) struct TrustArgs {
     #[arg(value_name = "DIR", conflicts_with = "list")]
     directory: Option<PathBuf>,
 
-    /// Remove the trust in the project's files
+    /// Stop trusting the project's files
     #[arg(long, conflicts_with = "list")]
     remove: bool,
 

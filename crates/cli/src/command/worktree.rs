@@ -33,8 +33,8 @@ pub(crate) enum WorktreeCommand {
 
 /// Create a worktree of this project with its own branch
 ///
-/// The worktree is created in the data directory. Its sessions belong to this project; undo there does
-/// not affect other worktrees.
+/// The worktree is created in the data directory. Its sessions belong to this project. An undo there
+/// affects other worktrees only if the undone turn itself changed them.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Example:\n  turnstone worktree create \"try the other parser\"")]
 pub(crate) struct WorktreeCreateArgs {

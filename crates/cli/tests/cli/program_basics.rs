@@ -97,7 +97,7 @@ fn help_lists_every_command() {
       redo         Redo what was undone
       jump         Go to an earlier or later point of a session
       checkpoint   Create a checkpoint to jump back to
-      fork         Copy a session, whole or up to a message
+      fork         Copy a session, whole or up to a message or turn
 
     See what happened:
       status       Show project, session, running commands and whether undo works here
@@ -142,7 +142,7 @@ fn help_lists_every_command() {
                           directory]
           --json          Print data as JSON
           --color <WHEN>  When to use colours: auto, always or never (NO_COLOR is respected)
-          --no-pager      Do not use a pager (set by TURNSTONE_PAGER or PAGER)
+          --no-pager      Do not page long output (pager: TURNSTONE_PAGER, PAGER or less)
       -v, --verbose...    Log more to stderr; repeat for more detail
       -h, --help          Print help (see more with '--help')
       -V, --version       Print version

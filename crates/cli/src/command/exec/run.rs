@@ -37,21 +37,21 @@ const MAX_NAMED_FILES: usize = 10;
 
 /// Run any command as a turn that can be undone
 ///
-/// Captures the directory before and after the command. What changed in between belongs to the turn,
-/// and `turnstone undo` undoes exactly that. The turn continues the newest session of commands in this
-/// directory, unless a turn of it is running or something of it is undone: then it starts a new session. Input, output, signals and the terminal are passed through
-/// to the command. The exit code is that of the command, 128 + n if signal n ended it, 127 or 126 if it
-/// could not be started, or 125 if Turnstone itself failed. Processes that the command leaves in the
-/// background are ended when it exits and reported, because what they change later could not be undone;
-/// `setsid` keeps one running: what it writes later is recorded with the turn once it ends, if the command
-/// is traced. If Turnstone is killed, the command is ended
-/// too, and the next Turnstone command in this directory records what it had changed. Files that cannot
-/// be undone for lack of disk space are named at the end; the exit code stays that of the command.
+/// Captures the directory before and after the command. What the command changed belongs to the turn, and
+/// `turnstone undo` undoes exactly that. The turn is added to the newest `exec` session of this directory.
+/// If a turn of that session is running, or one is undone, a new session is started. Input, output, signals
+/// and the terminal are passed through to the command. The exit code is that of the command, 128 + n if
+/// signal n ended it, 127 or 126 if it could not be started, or 125 if Turnstone itself failed. Processes
+/// that the command leaves in the background are ended when it exits and reported, because what they change
+/// later could not be undone; `setsid` keeps one running: what it writes later is recorded with the turn
+/// once it ends, if the command is traced. If Turnstone is killed, the command is ended too, and the next
+/// Turnstone command in this directory records what it had changed. Files that cannot be undone for lack of
+/// disk space are named at the end; the exit code stays that of the command.
 ///
-/// What the command and its children write is traced, so that changes which others make meanwhile are left alone;
-/// where that is impossible, they count as the command's. Without the right to trace privileged programs, `sudo`
-/// and other set-uid programs gain no rights in a traced command, and a signal can interrupt more system calls
-/// than usual (EINTR): `--no-trace` runs the command without it.
+/// What the command and its children write is traced, so that changes which others make meanwhile are left
+/// alone; where that is impossible, they count as the command's. In a traced command, a signal can
+/// interrupt more system calls than usual (EINTR), and unless Turnstone runs as root, `sudo` and other
+/// set-uid programs gain no rights: `--no-trace` runs the command untraced.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone exec -- my-agent \"fix the tide table\"\n  \
                         turnstone exec --session ses_e21d -- make fmt\n  \

@@ -25,9 +25,11 @@ const DEFAULT_LIMIT: usize = 50;
 
 /// Show the history of a project or session: turns, changed files, operations and forks
 ///
-/// Newest first; with --json oldest first. `@1` is the newest turn of the project, `@2` the one before it, whichever session they
-/// belong to; commands accept these numbers and the IDs wherever they accept a turn. `window` marks a file
-/// that changed while a command ran, `recovered` a file changed by an interrupted command.
+/// Newest first; with --json oldest first. `@1` is the newest turn of the project, `@2` the one before it,
+/// whichever session they belong to; commands accept these numbers and the IDs wherever they accept a turn.
+/// `recovered` marks a file that changed while an untraced command ran that was interrupted, and `imported`
+/// one that OpenCode's snapshots show. If a turn has files of several kinds, `traced` and `window` are
+/// shown, too: the command was seen writing the file, or the file changed while an untraced command ran.
 #[derive(Debug, clap::Args)]
 #[command(after_help = "Examples:\n  turnstone log\n  turnstone log ses_e21d --all --json")]
 pub(crate) struct LogArgs {

@@ -16,7 +16,7 @@ use crate::ui::Ui;
 
 /// Show a session as a readable transcript
 ///
-/// Below each tool call stands what it changed, how that is known, and what others changed meanwhile.
+/// Shows below each tool call what it changed, how Turnstone knows, and what others changed meanwhile.
 ///
 /// With --json, prints the session and its messages in the format of `export`, its to-do list, and
 /// what its calls changed (`changes`).

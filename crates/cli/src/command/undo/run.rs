@@ -89,7 +89,7 @@ struct TurnSelectionArgs {
     #[arg(long)]
     conversation: bool,
 
-    /// Only files that a tool named before writing, not files that merely changed while it ran
+    /// Only files that a tool named or a traced command wrote, not those that merely changed meanwhile
     #[arg(long)]
     named_only: bool,
 
