@@ -150,7 +150,8 @@ impl EventHub {
         beat.set_missed_tick_behavior(MissedTickBehavior::Delay);
         beat.reset();
         let mut line = EventStreamState::new(source, place, shared.progress());
-        line.is_new = listener.wire != StreamFormat::Api;
+        // One that resumes reads what it missed from the log, and nothing twice.
+        line.is_new = listener.wire != StreamFormat::Api && listener.after.is_none();
         let direct = listener.socket.take().map(|socket| {
             let (format, directory) = (listener.wire, listener.directory.clone());
             let progress = line.progress.clone();
@@ -320,8 +321,7 @@ impl EventStream {
     /// request that waits for an answer.
     async fn send_opening(&mut self) {
         let (shared, upto) = (self.shared.clone(), self.line.position.cursor);
-        let shows_recent =
-            self.listener.wire == StreamFormat::Global && self.listener.after.is_none();
+        let shows_recent = self.listener.wire == StreamFormat::Global;
         let reading = move || {
             let recent = match shows_recent {
                 true => shared.recent_events(upto)?,

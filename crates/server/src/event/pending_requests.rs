@@ -1,4 +1,4 @@
-//! What waits for an answer, sent to every new stream.
+//! What waits for an answer, sent to every stream that does not resume.
 //!
 //! OpenCode's terminal never lists pending requests: it shows a dialog only for a request that its stream
 //! announces. A client that connects later, or again after a restart, would never show it.

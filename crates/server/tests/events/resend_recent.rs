@@ -115,14 +115,13 @@ fn every_new_stream_announces_pending_requests_once() {
     // The newest state of what changed in the last five minutes is sent anyway.
     advance_clock(3_600_000);
     let new = ask("new");
-    for stream in ["/event", "/global/event", "/event?after=0", "/global/event?after=999999"] {
+    for stream in ["/event", "/global/event"] {
         let mut found = announced(stream);
         found.sort_by_key(|id| *id == new);
-        found.dedup();
         assert_eq!(found, [old.clone(), new.clone()], "{stream}");
     }
-    assert_eq!(announced("/event").len(), 2);
-    assert_eq!(announced("/global/event").len(), 2);
+    let end = house.engine().store().read(&at(0), |r| r.log().last_cursor()).expect("read");
+    assert!(announced(&format!("/global/event?after={}", end.0)).is_empty(), "it was there before");
     let reply = format!("{path}/{}/reply", old.as_str().expect("an id"));
     assert_eq!(house.client().post(&reply, &json!({ "reply": "once" })).status, 204);
     assert_eq!(announced("/event"), [new]);

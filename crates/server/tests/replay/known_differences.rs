@@ -55,9 +55,9 @@ pub(crate) const TABLE: &[KnownDifference] = &[
     must_differ("messages after summarize", "body/*/text", "`GET /agent`, `/command`"),
     must_differ("skill", "body/-", "`GET /skill`"),
     must_differ("api.skill", "body/data/-", "`GET /skill`"),
-    must_differ("tool.ids", "body/-", "`GET /skill`"),
+    must_differ("tool.ids", "body/-", "`GET /lsp`"),
     may_differ("pty.shells", "body*", "`GET /pty/shells`"),
-    must_differ("workspace.adapter", "body/-", "`GET /skill`"),
+    must_differ("workspace.adapter", "body/-", "`GET /lsp`"),
     must_differ("global.config", "body/$schema", "`GET /global/config`"),
     must_differ("project.*", "body/time/initialized", "`project.time.initialized`"),
     // Files.
