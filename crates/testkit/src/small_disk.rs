@@ -27,10 +27,23 @@ impl SmallDisk {
     ///
     /// The directory cannot be made, neither way is open to this user, or the second run failed.
     pub fn mount(kib: u64) -> io::Result<Option<Self>> {
+        Self::mount_tmpfs(&format!("size={kib}k,mode=0700"))
+    }
+
+    /// Mounts a disk for so many files and directories, its root among them.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::mount`].
+    pub fn mount_for_files(files: u64) -> io::Result<Option<Self>> {
+        Self::mount_tmpfs(&format!("size=4096k,nr_inodes={files},mode=0700"))
+    }
+
+    fn mount_tmpfs(options: &str) -> io::Result<Option<Self>> {
         let dir = tempfile::Builder::new().prefix("turnstone-disk-").tempdir()?;
         let path = fs_err::canonicalize(dir.path())?;
         let mut command = Command::new("mount");
-        command.args(["-t", "tmpfs", "-o", &format!("size={kib}k,mode=0700"), "tmpfs"]).arg(&path);
+        command.args(["-t", "tmpfs", "-o", options, "tmpfs"]).arg(&path);
         let mounted = command.stdin(Stdio::null()).output()?;
         if mounted.status.success() {
             return Ok(Some(Self { _dir: dir, path }));

@@ -180,6 +180,41 @@ fn removed_file_comes_back_where_it_fits_once() {
     assert_eq!(out, "restored   big\nrestored   changed\n");
 }
 
+/// Proves R15: a disk can be full of files, too.
+#[test]
+fn dry_run_foresees_that_the_disk_holds_no_more_files() {
+    let make = |free: usize| {
+        let disk = SmallDisk::mount_for_files(40).expect("a directory")?;
+        let case = CliFixture::empty();
+        fs_err::create_dir(disk.path().join("work")).expect("made");
+        fs_err::remove_dir(case.path("p/src")).expect("removed");
+        fs_err::remove_dir(case.path("p")).expect("removed");
+        symlink(disk.path().join("work"), case.path("p")).expect("linked");
+        fs_err::create_dir(case.path("p/d")).expect("made");
+        write_file(&case, "d/a", "a\n");
+        write_file(&case, "d/b", "longer\n");
+        exec_shell(&case, "rm -r d");
+        let made =
+            (0..).take_while(|nth| fs_err::write(disk.path().join(format!("x{nth}")), "").is_ok());
+        let made = made.count();
+        (0..free).for_each(|nth| {
+            fs_err::remove_file(disk.path().join(format!("x{}", made - 1 - nth))).expect("removed");
+        });
+        Some((disk, case))
+    };
+
+    let outcome = undo_twice_as_predicted(|| make(0), &run_program);
+    let Some((code, out)) = outcome else { return };
+    assert!(code == 4 && !out.contains("restored"), "{code} {out}");
+    let Some((code, out)) = undo_twice_as_predicted(|| make(2), &run_program) else { return };
+    assert_eq!(
+        (code, out.as_str()),
+        (4, "restored   d/a\nconflict   d/b  (no space left on the disk)\n")
+    );
+    let Some((code, out)) = undo_twice_as_predicted(|| make(3), &run_program) else { return };
+    assert_eq!((code, out.as_str()), (0, "restored   d/a\nrestored   d/b\n"));
+}
+
 /// A project whose data directory has this much room, and a file that must be saved before it is merged.
 fn fixture_with_room(bytes: u64) -> Option<(SmallDisk, CliFixture)> {
     let disk = SmallDisk::mount(4096).expect("a directory")?;

@@ -215,7 +215,7 @@ impl<'p> ObstacleCheck<'p> {
 
     /// Turns steps that do not fit on the disk into conflicts, the largest first.
     fn check_room(&self, plan: &mut RestorePlan) -> Result<(), RestoreError> {
-        let mut sizes: Vec<(u64, u64, RelPath)> = Vec::new();
+        let mut files: Vec<WrittenFile> = Vec::new();
         for step in &plan.steps {
             let (Some(target), expected) = (step.target.leaf(), step.expected.leaf()) else {
                 continue;
@@ -229,33 +229,70 @@ impl<'p> ObstacleCheck<'p> {
                 true => now,
                 false => self.repository.object_size(&target.blob)?,
             };
-            sizes.push((size, size.saturating_sub(now), step.path.clone()));
+            let (growth, is_new) = (size.saturating_sub(now), step.expected == PathImage::Absent);
+            files.push(WrittenFile { size, growth, is_new, path: step.path.clone() });
         }
-        sizes.sort_unstable();
+        files.sort_unstable_by(|one, other| (one.size, &one.path).cmp(&(other.size, &other.path)));
+        let is_new_directory =
+            |step: &&RestoreStep| step.target.is_directory() && step.expected == PathImage::Absent;
+        let directories: Vec<&RelPath> =
+            plan.steps.iter().filter(is_new_directory).map(|step| &step.path).collect();
         let free = self.worktree.free_bytes().unwrap_or(u64::MAX);
+        let inodes = self.worktree.free_inodes().ok().flatten().unwrap_or(u64::MAX);
+        let files_left = inodes.checked_sub(directories.len() as u64);
+        let mut too_large = BTreeMap::new();
+        if files_left.is_none() {
+            too_large.extend(directories.into_iter().cloned().map(no_space));
+        }
         // The more of them, the more is needed: the largest that do not fit are left out.
-        let (mut fitting, mut most) = (0, sizes.len());
+        let (mut fitting, mut most) = (0, files.len());
         while fitting < most {
             let some = fitting + (most - fitting).div_ceil(2);
-            match needed_bytes(&sizes[..some]) <= free {
+            let needed = NeededRoom::of(&files[..some]);
+            match needed.bytes <= free && needed.inodes <= files_left.unwrap_or(0) {
                 true => fitting = some,
                 false => most = some - 1,
             }
         }
-        let too_large = sizes.split_off(fitting).into_iter();
-        let too_large = too_large.map(|(_, _, path)| (path, ConflictReason::NoSpace)).collect();
+        too_large.extend(files.split_off(fitting).into_iter().map(|file| no_space(file.path)));
         turn_steps_into_conflicts(plan, &too_large);
         Ok(())
     }
 }
 
-/// The bytes that writing some files takes at most, of each the size and by how much it grows: what all of them grow
-/// by, and the old files that are still there while the new ones are written next to them.
-fn needed_bytes(sizes: &[(u64, u64, RelPath)]) -> u64 {
-    let mut replaced: Vec<u64> = sizes.iter().map(|(size, growth, _)| size - growth).collect();
-    replaced.sort_unstable();
-    let replaced: u64 = replaced.iter().rev().take(MAX_PARALLEL_WRITES).sum();
-    sizes.iter().map(|(_, growth, _)| growth).sum::<u64>().saturating_add(replaced)
+const fn no_space(path: RelPath) -> (RelPath, ConflictReason) {
+    (path, ConflictReason::NoSpace)
+}
+
+/// A file that a restore writes.
+struct WrittenFile {
+    size: u64,
+    /// How much larger it is than what is there now.
+    growth: u64,
+    /// True if there is nothing now.
+    is_new: bool,
+    path: RelPath,
+}
+
+/// What writing some files takes at most: what all of them grow by, and the old files that are still there while the new
+/// ones are written next to them.
+struct NeededRoom {
+    bytes: u64,
+    inodes: u64,
+}
+
+impl NeededRoom {
+    fn of(files: &[WrittenFile]) -> Self {
+        let mut replaced: Vec<u64> = files.iter().map(|file| file.size - file.growth).collect();
+        replaced.sort_unstable();
+        let replaced: u64 = replaced.iter().rev().take(MAX_PARALLEL_WRITES).sum();
+        let new = files.iter().filter(|file| file.is_new).count();
+        let bytes: u64 = files.iter().map(|file| file.growth).sum();
+        Self {
+            bytes: bytes.saturating_add(replaced),
+            inodes: (new + (files.len() - new).min(MAX_PARALLEL_WRITES)) as u64,
+        }
+    }
 }
 
 /// True if a file or directory is changed in its place, which only its owner may do, and we are not.

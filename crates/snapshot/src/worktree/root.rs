@@ -182,6 +182,13 @@ impl Worktree {
         Ok(disk.f_bavail.saturating_mul(disk.f_frsize))
     }
 
+    /// How many files and directories the file system of the root can still hold; `None` if it has no limit.
+    pub(crate) fn free_inodes(&self) -> io::Result<Option<u64>> {
+        let disk = rustix::fs::fstatvfs(&self.root.0)?;
+        // Such as btrfs, which counts none.
+        Ok((disk.f_files > 0).then_some(disk.f_favail))
+    }
+
     /// Opens the directory that holds `path`.
     pub(crate) fn open_parent(&self, path: &RelPath) -> io::Result<WorktreeDir> {
         self.open_dir(path.parent().as_ref())
