@@ -12,7 +12,7 @@ use rustix::process::{
     DumpableBehavior, PidfdFlags, Signal, getppid, pidfd_open, pidfd_send_signal,
     set_child_subreaper, set_dumpable_behavior, setsid,
 };
-use rustix::time::{Itimerspec, TimerfdTimerFlags, timerfd_settime};
+use rustix::time::{ClockId, Itimerspec, TimerfdTimerFlags, clock_gettime, timerfd_settime};
 
 use crate::call::Notification;
 use crate::holder::holder_message::{HolderReply, HolderRequest, StartMessage};
@@ -30,6 +30,9 @@ use crate::resolve::PathResolver;
 
 /// How often a standby that could not be started is tried again.
 const RETRY: Timespec = Timespec { tv_sec: 1, tv_nsec: 0 };
+
+/// How many standbys are started in a second: a cause that ends each at once must not take the processor.
+const MAX_REPLACEMENTS: u32 = 8;
 
 /// How often the standby looks whether a call is still the same: recording one takes far less on any disk.
 const RECORDING_TIME: Timespec = Timespec { tv_sec: 3, tv_nsec: 0 };
@@ -74,6 +77,8 @@ struct HolderProcess {
     recorder: CallRecorder,
     supervisor: i32,
     standby: Option<i32>,
+    /// The second in which standbys were last started, and how many were.
+    replacements: (i64, u32),
 }
 
 impl IdleHolder {
@@ -116,6 +121,7 @@ impl IdleHolder {
             recorder,
             supervisor: start.supervisor,
             standby: None,
+            replacements: (0, 0),
         }))
     }
 }
@@ -166,8 +172,11 @@ impl HolderProcess {
             let ready = self.wait()?;
             if ready.peer_died {
                 self.replace_standby();
-                continue;
+                if self.role == HolderRole::Standby {
+                    continue;
+                }
             }
+            // Even if no process can be started: the tree waits.
             if ready.call {
                 self.answer_next()?;
             } else if ready.tree_ended {
@@ -290,6 +299,9 @@ impl HolderProcess {
     /// Forks a new standby. If that fails it is tried again later.
     fn replace_standby(&mut self) {
         self.peer = None;
+        if !self.may_start_standby() {
+            return;
+        }
         let Ok((ours, theirs)) = UnixStream::pair() else { return };
         match fork_single_threaded() {
             Ok(ForkSide::Parent(pid)) => {
@@ -306,6 +318,13 @@ impl HolderProcess {
             }
             Err(_) => {}
         }
+    }
+
+    fn may_start_standby(&mut self) -> bool {
+        let second = clock_gettime(ClockId::Monotonic).tv_sec;
+        let (last, count) = self.replacements;
+        self.replacements = (second, if last == second { count.saturating_add(1) } else { 1 });
+        self.replacements.1 <= MAX_REPLACEMENTS
     }
 
     /// Ends a primary that has recorded one call for too long; false if it has gone on.

@@ -24,13 +24,11 @@ pub(crate) fn fork_single_threaded() -> io::Result<ForkSide> {
     // SAFETY: there is one thread, this one, so that the child has every thread of its parent and no
     // lock is held by a missing one. Only a thread could start another one in between, and this one is here.
     let pid = unsafe { libc::fork() };
-    match pid {
-        0 => Ok(ForkSide::Child),
-        pid => match Pid::from_raw(pid).filter(|_| pid > 0) {
-            Some(pid) => Ok(ForkSide::Parent(pid)),
-            None => Err(io::Error::last_os_error()),
-        },
+    if pid < 0 {
+        // A negative number is no `Pid`.
+        return Err(io::Error::last_os_error());
     }
+    Ok(Pid::from_raw(pid).map_or(ForkSide::Child, ForkSide::Parent))
 }
 
 /// Ends this process at once: nothing that the parent has buffered is written, no destructor runs.

@@ -7,10 +7,11 @@ use turnstone_process::{OutputLimits, OutputRecorder};
 use turnstone_trace::{TraceGapReason, TraceLog};
 
 use crate::process_fixture::{Fallible, attach, example, signal, wait_until};
+use crate::trace::memory_access::run_with_faults;
 use crate::trace::trace_fixture::{TraceFixture, assert_complete};
 
 /// The processes that answer for a command: they have its log open.
-fn find_holders(case: &TraceFixture) -> Fallible<Vec<String>> {
+pub(crate) fn find_holders(case: &TraceFixture) -> Fallible<Vec<String>> {
     let log = case.log_path("trace");
     let mut found = Vec::new();
     for entry in fs_err::read_dir("/proc")? {
@@ -179,5 +180,58 @@ fn file_system_of_the_tree_does_not_stop_the_tree() -> Fallible {
     assert_eq!(reasons, [TraceGapReason::UnresolvedPath]);
     assert!(case.dir.join("written").exists());
     assert!(log.ended);
+    Ok(())
+}
+
+/// Owner, supervisor, launcher and the processes of the command are all killed at their N-th call of a kind. Holders make
+/// none of these calls after the start, or they would be killed again and again.
+///
+/// strace ends once all of them have ended: none is left stopped or waiting.
+#[test]
+fn processes_killed_at_any_of_their_calls_leave_none_behind() -> Fallible {
+    let script = "mkdir d; for i in 1 2 3 4 5; do echo x > d/f$i; mv d/f$i d/g$i; done; true";
+    let mut kills = 0;
+    for call in ["recvmsg", "sendmsg", "wait4", "execve", "renameat2"] {
+        for number in 1..=3 {
+            let case = TraceFixture::new()?;
+            let fault = format!("{call}:signal=SIGKILL:when={number}");
+            run_with_faults(&case, &[&fault], script)?;
+            let calls = fs_err::read_to_string(case.dir.join("calls"))?;
+            kills += calls.matches("killed by SIGKILL").count();
+            let Ok(log) = case.read("trace") else {
+                assert!(!case.dir.join("d").exists(), "{fault}: the command ran without its trace");
+                continue;
+            };
+            assert!(
+                log.hiding_gaps().all(|gap| gap.reason == TraceGapReason::HoldersLost),
+                "{fault}"
+            );
+            let lines = case.lines(&log);
+            for entry in fs_err::read_dir(case.dir.join("d")).into_iter().flatten() {
+                let name = entry?.file_name().to_string_lossy().into_owned();
+                let is_touched = lines.iter().any(|line| line.contains(&format!(" d/{name}")));
+                assert!(is_touched, "{fault}: {name} was made without a touch: {lines:?}");
+            }
+        }
+    }
+    assert!(kills > 10, "{kills} processes were killed");
+    Ok(())
+}
+
+/// A primary without a standby answers as before, as long as no process can be started.
+#[test]
+fn tree_goes_on_when_no_holder_can_be_started() -> Fallible {
+    let case = TraceFixture::new()?;
+    let script = "i=0; while [ $i -lt 40 ]; do i=$((i+1)); echo x > f$i || exit 9; done";
+    // Each holder has made one fork at the start. The primary dies in the middle.
+    let faults = ["clone:error=EAGAIN:when=2+", "pwrite64:signal=SIGKILL:when=30"];
+    let output = run_with_faults(&case, &faults, script)?;
+    assert!(output.status.success(), "{output:?}");
+    let calls = fs_err::read_to_string(case.dir.join("calls"))?;
+    assert_eq!(calls.matches("killed by SIGKILL").count(), 1, "{calls}");
+    assert!(calls.contains("EAGAIN"), "{calls}");
+    let log = case.read("trace")?;
+    assert_complete(&log);
+    assert_eq!(case.lines(&log).len(), 40);
     Ok(())
 }

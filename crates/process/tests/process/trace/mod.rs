@@ -3,6 +3,7 @@
 mod call_touches;
 mod foreign_writers;
 mod lost_holders;
+mod memory_access;
 mod namespaces;
 mod program_check;
 mod programs;
