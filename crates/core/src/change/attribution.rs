@@ -100,7 +100,7 @@ fn find_writer(
         return match history.find_destination(path) {
             // It did not arrive, and the command did not remove it.
             Relocated::Moved(to)
-                if images(&to).1 == PathImage::Absent && history.acts(&to).is_none() =>
+                if images(&to).1 == PathImage::Absent && !history.is_touched_since_arrival(&to) =>
             {
                 Writer::Others
             }

@@ -24,6 +24,8 @@ impl PathActs {
     pub(super) const FOUND_ABSENT: Self = Self(1 << 4);
     /// Something was moved there that somebody else had changed in the window before.
     pub(super) const SHARED_ARRIVAL: Self = Self(1 << 5);
+    /// The command touched it since something was last moved to its place.
+    pub(super) const TOUCHED_SINCE: Self = Self(1 << 6);
 
     pub(super) const fn has(self, act: Self) -> bool {
         self.0 & act.0 != 0
@@ -35,13 +37,14 @@ impl PathActs {
 
     /// What is known of a path once something else was moved to its place.
     const fn replaced(self) -> Self {
-        Self(self.0 & !(Self::WRITTEN.0 | Self::METADATA_SET.0 | Self::SHARED_ARRIVAL.0))
-            .with(Self::REMOVED)
+        let gone = Self::WRITTEN.0 | Self::METADATA_SET.0 | Self::SHARED_ARRIVAL.0;
+        Self(self.0 & !(gone | Self::TOUCHED_SINCE.0)).with(Self::REMOVED)
     }
 
     /// What is known of a path once its content is moved elsewhere.
     const fn carried(self) -> Self {
-        let deeds = self.0 & (Self::WRITTEN.0 | Self::REMOVED.0 | Self::METADATA_SET.0);
+        let kinds = Self::WRITTEN.0 | Self::REMOVED.0 | Self::METADATA_SET.0;
+        let deeds = self.0 & (kinds | Self::TOUCHED_SINCE.0);
         match self.has(Self::SHARED) || self.has(Self::SHARED_ARRIVAL) {
             true => Self(deeds).with(Self::SHARED_ARRIVAL),
             false => Self(deeds),
@@ -96,7 +99,7 @@ impl TouchHistory {
             TouchEffect::Written | TouchEffect::TouchedBelow => PathActs::WRITTEN,
             TouchEffect::MovedHere { .. } | TouchEffect::Exchanged { .. } => PathActs::WRITTEN,
         };
-        self.add_acts(path, found.with(act));
+        self.add_acts(path, found.with(act).with(PathActs::TOUCHED_SINCE));
         match &touch.effect {
             TouchEffect::MovedAway => drop(self.vacated.insert(path.clone())),
             TouchEffect::MovedHere { from } => self.relocate(from.as_ref(), path),
@@ -107,6 +110,11 @@ impl TouchHistory {
             | TouchEffect::MetadataSet
             | TouchEffect::TouchedBelow => {}
         }
+    }
+
+    /// True if the command touched what is at a path now, or was before it vanished.
+    pub(super) fn is_touched_since_arrival(&self, path: &RelPath) -> bool {
+        self.acts(path).is_some_and(|acts| acts.has(PathActs::TOUCHED_SINCE))
     }
 
     /// What the command did to a path; `None` if it did not touch it.
