@@ -57,7 +57,7 @@ fn main() -> ExitCode {
             );
             eprintln!("       turnstone-bench turn [--quick] [--http] [--files N]");
             eprintln!("       turnstone-bench exec [--quick] [--files N] [--turnstone PATH]");
-            eprintln!("       turnstone-bench trace [--quick]");
+            eprintln!("       turnstone-bench trace [--quick] [CASE…]");
             eprintln!("       turnstone-bench headline [--files N] [--steps N] [--seeds N]");
             return ExitCode::from(2);
         }

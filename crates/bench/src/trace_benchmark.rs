@@ -1,4 +1,5 @@
-//! What a trace costs a command: the same program plain, traced, and under strace, in rounds one after the other.
+//! What a trace costs a command: the same program plain, traced, under strace, and in an overlay of a user namespace,
+//! in rounds one after the other.
 //!
 //! The command runs below [`measure_command`], this program again, which takes its wall time and processor time, and
 //! those of the process that answers for it. So the start of the supervisor is not part of the ratios; it has a row of its own.
@@ -27,9 +28,15 @@ enum TraceMethod {
     Plain,
     Traced,
     Strace,
+    Overlay,
 }
 
-const METHODS: [TraceMethod; 3] = [TraceMethod::Plain, TraceMethod::Traced, TraceMethod::Strace];
+const METHODS: [TraceMethod; 4] =
+    [TraceMethod::Plain, TraceMethod::Traced, TraceMethod::Strace, TraceMethod::Overlay];
+
+/// Mounts an overlay over the folder `$1`, with `$2` for its changes, and runs the script `$3` in it.
+const IN_OVERLAY: &str = "mkdir \"$2/upper\" \"$2/work\"; mount -t overlay overlay -o \
+    \"lowerdir=$1,upperdir=$2/upper,workdir=$2/work,userxattr\" \"$1\"; cd \"$1\"; exec sh -c \"$3\"";
 
 /// One program to be run, in a folder that is prepared before each run.
 struct TraceCase {
@@ -52,22 +59,27 @@ struct TraceFigures {
     holder_mib: f64,
 }
 
-/// Measures every case and prints a table.
+/// Measures every case, or those with one of the given words in their names, and prints a table.
 pub(crate) fn run(words: &[String]) -> Fallible {
     if cfg!(debug_assertions) {
         return Err("figures of a debug build mean nothing: run with --release".into());
     }
     let quick = words.iter().any(|word| word == "--quick");
+    let chosen: Vec<&String> = words.iter().filter(|word| !word.starts_with("--")).collect();
+    let is_chosen = |case: &TraceCase| {
+        chosen.is_empty() || chosen.iter().any(|word| case.name.contains(word.as_str()))
+    };
     let rounds = if quick { 3 } else { 7 };
     let disk = tempfile::tempdir()?;
     let memory = tempfile::tempdir_in("/dev/shm")?;
     println!("load of the machine at the start: {}", machine_load()?);
     println!(
-        "| case | plain ms | traced | goal | strace | CPU plain ms | CPU traced | of it the holder ms | holder MiB |"
+        "| case | plain ms | traced | goal | strace | overlay | CPU plain ms | CPU traced | of it the holder ms | holder MiB |"
     );
-    println!("|---|---|---|---|---|---|---|---|---|");
-    for case in list_cases(disk.path(), memory.path(), if quick { 10 } else { 1 })? {
-        measure_case(&case, rounds)?;
+    println!("|---|---|---|---|---|---|---|---|---|---|");
+    let cases = list_cases(disk.path(), memory.path(), if quick { 10 } else { 1 })?;
+    for case in cases.iter().filter(|case| is_chosen(case)) {
+        measure_case(case, rounds)?;
     }
     measure_start(disk.path(), 10 * rounds)?;
     println!("load at the end: {}", machine_load()?);
@@ -169,16 +181,17 @@ fn measure_case(case: &TraceCase, rounds: usize) -> Fallible {
     let middle = |figures: &[TraceFigures], of: fn(&TraceFigures) -> f64| {
         median(figures.iter().map(of).collect())
     };
-    let [plain, traced, strace] = &figures;
+    let [plain, traced, strace, overlay] = &figures;
     let wall = |figures| middle(figures, |one| one.wall_ms);
     let cpu = |figures| middle(figures, |one| one.cpu_ms + one.holder_cpu_ms);
     println!(
-        "| {} | {:.0} | ×{:.2} | ×{} | ×{:.2} | {:.0} | ×{:.2} | {:.0} | {:.1} |",
+        "| {} | {:.0} | ×{:.2} | ×{} | ×{:.2} | ×{:.2} | {:.0} | ×{:.2} | {:.0} | {:.1} |",
         case.name,
         wall(plain),
         wall(traced) / wall(plain),
         case.goal,
         wall(strace) / wall(plain),
+        wall(overlay) / wall(plain),
         cpu(plain),
         cpu(traced) / cpu(plain),
         middle(traced, |one| one.holder_cpu_ms),
@@ -201,7 +214,16 @@ fn run_once(case: &TraceCase, method: TraceMethod) -> Fallible<TraceFigures> {
     if method == TraceMethod::Strace {
         words.extend(strace.map(OsString::from));
     }
-    words.extend(["sh", "-c", case.script.as_str()].map(OsString::from));
+    // On the same file system, as an overlay needs it.
+    let changes = tempfile::tempdir_in(case.dir.parent().ok_or("a folder")?)?;
+    if method == TraceMethod::Overlay {
+        let unshare = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-ec", IN_OVERLAY];
+        words.extend(unshare.map(OsString::from));
+        words.extend(["sh".into(), case.dir.clone().into(), changes.path().into()]);
+        words.push(case.script.as_str().into());
+    } else {
+        words.extend(["sh", "-c", case.script.as_str()].map(OsString::from));
+    }
     let mut command = CommandSpec::new(std::env::current_exe()?, &case.dir)
         .args([OsString::from("trace-measure"), report.clone().into_os_string()])
         .args(words)
