@@ -7,7 +7,7 @@ use turnstone_agent::configuration::{ConfiguredRunSettings, RunEnvironment};
 use turnstone_engine::{Engine, SupervisorProgram};
 use turnstone_server::PASSWORD_VARIABLES;
 
-use crate::app::CliApp;
+use crate::app::{CliApp, SUPERVISE};
 use crate::clock;
 use crate::configuration::config_environment;
 use crate::error::CliError;
@@ -27,7 +27,7 @@ pub(crate) fn agent_settings(
         variables: variables_without_password(app),
         supervisor: SupervisorProgram {
             program: app.executable_path()?.to_owned(),
-            args: vec![OsString::from("supervise")],
+            args: vec![OsString::from(SUPERVISE)],
         },
         is_traced: app.read_config()?.exec.trace,
         clock: clock::now,

@@ -11,7 +11,7 @@ use turnstone_core::time::EpochMillis;
 use turnstone_engine::{
     Engine, EngineError, EngineSettings, OverBudgetPolicy, RecoveryReport, RuleSettings,
 };
-use turnstone_process::GitEnvironment;
+use turnstone_process::{GitEnvironment, is_below_supervisor};
 use turnstone_snapshot::MaintenanceInterval;
 use turnstone_store::{Actor, Context, DataLayout, Options, Store};
 
@@ -21,6 +21,9 @@ use crate::config_file::{ConfigFile, UndoSetting};
 use crate::environment::{GlobalArgs, StartupEnvironment};
 use crate::error::CliError;
 use crate::user_git_config::GitConfigLocation;
+
+/// The command that watches over commands of agents.
+pub(crate) const SUPERVISE: &str = "supervise";
 
 /// The environment of one invocation.
 pub(crate) struct CliApp {
@@ -43,6 +46,8 @@ struct ProgramInvocation {
     program: Option<PathBuf>,
     args: Vec<OsString>,
     session: Option<String>,
+    /// True if a command of an agent runs this program, whatever its variables say.
+    is_below_agent: bool,
 }
 
 impl CliApp {
@@ -70,6 +75,11 @@ impl CliApp {
             git: environment.git,
             actor: named.unwrap_or_else(Actor::system),
             invocation: ProgramInvocation {
+                is_below_agent: environment.enclosing_session.is_some()
+                    || environment
+                        .executable_path
+                        .as_deref()
+                        .is_some_and(|program| is_below_supervisor(program, &[SUPERVISE])),
                 variables: environment.variables,
                 program: environment.executable_path,
                 args: environment.args,
@@ -145,7 +155,7 @@ impl CliApp {
 
     /// The caller's role: a command that an agent runs acts as a tool (R37).
     pub(crate) fn role(&self) -> CallerRole {
-        if self.invocation.session.is_some() { CallerRole::Tool } else { CallerRole::Person }
+        if self.invocation.is_below_agent { CallerRole::Tool } else { CallerRole::Person }
     }
 
     /// Opens the store.

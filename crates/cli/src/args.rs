@@ -6,7 +6,7 @@ use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
 use crate::command::{
     auth, checkpoint, completions, config, db, diff, doctor, exec, export, forget, fork, import,
-    jump, log, man, mcp, models, permission, project, search, serve, session, snapshot, stats,
+    jump, log, man, mcp, models, permission, project, run, search, serve, session, snapshot, stats,
     status, todo, tour, trust, undo, worktree,
 };
 use crate::environment::GlobalArgs;
@@ -54,11 +54,14 @@ started, and with 125 if Turnstone itself failed before the start.";
 
 /// The commands by job, in the order of the help.
 const COMMAND_GROUPS: [(&str, &[&str]); 7] = [
-    ("Run agents and undo their changes", &["exec", "undo", "redo", "jump", "checkpoint", "fork"]),
+    (
+        "Run agents and undo their changes",
+        &["run", "exec", "undo", "redo", "jump", "checkpoint", "fork"],
+    ),
     ("See what happened", &["status", "log", "diff", "session", "search", "stats", "todo"]),
     (
         "Manage files, projects and permissions",
-        &["snapshot", "worktree", "project", "permission", "forget"],
+        &["snapshot", "worktree", "project", "permission", "approve", "forget"],
     ),
     ("Set up agents and models", &["models", "auth", "config", "trust", "mcp"]),
     ("Work with OpenCode", &["serve", "import", "export"]),
@@ -103,6 +106,7 @@ impl Cli {
 /// All commands.
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
+    Run(run::RunArgs),
     Exec(exec::ExecArgs),
     Undo(undo::UndoArgs),
     Redo(undo::RedoArgs),
@@ -127,6 +131,7 @@ pub(crate) enum CliCommand {
     /// List, explain, set and revoke permissions of agents
     #[command(subcommand, arg_required_else_help = true)]
     Permission(permission::PermissionCommand),
+    Approve(permission::ApproveArgs),
     /// List, relink and remove projects
     #[command(subcommand, arg_required_else_help = true)]
     Project(project::ProjectCommand),
@@ -165,7 +170,10 @@ impl CliCommand {
 
     /// True for commands that handle signals themselves.
     pub(crate) const fn listens_to_signals(&self) -> bool {
-        matches!(self, Self::Serve(_) | Self::Snapshot(snapshot::SnapshotCommand::Watch))
+        matches!(
+            self,
+            Self::Run(_) | Self::Serve(_) | Self::Snapshot(snapshot::SnapshotCommand::Watch)
+        )
     }
 
     /// True for commands whose output may be long and is shown in a pager on terminals.
@@ -182,7 +190,8 @@ impl CliCommand {
                 command,
                 SnapshotCommand::List(_) | SnapshotCommand::Show(_) | SnapshotCommand::Diff(_)
             ),
-            Self::Exec(_)
+            Self::Run(_)
+            | Self::Exec(_)
             | Self::Undo(_)
             | Self::Redo(_)
             | Self::Jump(_)
@@ -194,6 +203,7 @@ impl CliCommand {
             | Self::Supervise
             | Self::Todo(_)
             | Self::Permission(_)
+            | Self::Approve(_)
             | Self::Project(_)
             | Self::Worktree(_)
             | Self::Auth(_)

@@ -68,7 +68,7 @@ fn run() -> ProgramExit {
     let mut ui = Ui::new(&environment, &cli.globals, cli.command.is_paged());
     environment::start_tracing(cli.globals.verbose.max(cli.command.min_verbosity()));
     let done = CliApp::new(environment, &cli.globals).and_then(|app| {
-        let exit = command::run(&mut ui, &app, &cli.command)?;
+        let exit = command::run_command(&mut ui, &app, &cli.command)?;
         ui.finish()?;
         database_maintenance::maintain_if_due(&app, &cli.command);
         Ok(exit)

@@ -18,6 +18,7 @@
 //! Knows no sessions of agents, no database and no HTTP; has no async runtime. Linux only: it reads
 //! `/proc`.
 
+mod ancestry;
 mod attach;
 mod channel;
 mod command_lookup;
@@ -44,6 +45,7 @@ mod terminal;
 mod trace_outcome;
 mod umask;
 
+pub use ancestry::is_below_supervisor;
 pub use attach::{AttachError, AttachOptions, AttachOutcome};
 pub use command_spec::{CommandEnvironment, CommandSpec, OrphanPolicy};
 pub use error::{ProcessGroupError, StartError};

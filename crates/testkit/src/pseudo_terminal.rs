@@ -4,10 +4,12 @@
 //! terminals change nothing on the way: a line feed stays one byte.
 
 use std::fs::File;
-use std::io::{self, Read};
-use std::process::{Command, ExitStatus, Stdio};
+use std::io::{self, Read, Write};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 
+use rustix::process::{Pid, Signal, kill_process};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{OptionalActions, OutputModes, Winsize, tcgetattr, tcsetattr, tcsetwinsize};
 
@@ -81,21 +83,26 @@ pub fn open_stream(target: StreamKind) -> io::Result<(Stdio, OutputReader)> {
             Ok((writer.into(), OutputReader::start(reader)))
         }
         StreamKind::Terminal => {
-            let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
-            grantpt(&master)?;
-            unlockpt(&master)?;
-            let name = ptsname(&master, Vec::new())?;
-            let name = name.to_str().map_err(io::Error::other)?;
-            let slave: File =
-                fs_err::OpenOptions::new().read(true).write(true).open(name)?.into_parts().0;
-            let mut modes = tcgetattr(&slave)?;
-            modes.output_modes.remove(OutputModes::OPOST);
-            tcsetattr(&slave, OptionalActions::Now, &modes)?;
-            let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
-            tcsetwinsize(&slave, size)?;
-            Ok((slave.into(), OutputReader::start(File::from(master))))
+            let (slave, master) = open_terminal()?;
+            Ok((slave.into(), OutputReader::start(master)))
         }
     }
+}
+
+/// Opens a terminal: the program's end and ours.
+fn open_terminal() -> io::Result<(File, File)> {
+    let master = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY | OpenptFlags::CLOEXEC)?;
+    grantpt(&master)?;
+    unlockpt(&master)?;
+    let name = ptsname(&master, Vec::new())?;
+    let name = name.to_str().map_err(io::Error::other)?;
+    let slave: File = fs_err::OpenOptions::new().read(true).write(true).open(name)?.into_parts().0;
+    let mut modes = tcgetattr(&slave)?;
+    modes.output_modes.remove(OutputModes::OPOST);
+    tcsetattr(&slave, OptionalActions::Now, &modes)?;
+    let size = Winsize { ws_row: 40, ws_col: 100, ws_xpixel: 0, ws_ypixel: 0 };
+    tcsetwinsize(&slave, size)?;
+    Ok((slave, File::from(master)))
 }
 
 /// Reads to the end; a terminal ends with an error when its last user closes it.
@@ -107,5 +114,111 @@ fn read_all(mut source: impl Read) -> io::Result<Vec<u8>> {
             Ok(bytes)
         }
         Err(error) => Err(error),
+    }
+}
+
+/// A program at a terminal that a test reads and types at. Killed when it is dropped.
+#[derive(Debug)]
+pub struct TerminalProgram {
+    child: Child,
+    terminal: File,
+    screen: Arc<(Mutex<TerminalScreen>, Condvar)>,
+}
+
+/// What a program wrote to its terminal so far.
+#[derive(Debug, Default)]
+struct TerminalScreen {
+    bytes: Vec<u8>,
+    has_ended: bool,
+}
+
+impl TerminalProgram {
+    /// Starts a program whose input and output are one terminal.
+    ///
+    /// # Errors
+    ///
+    /// The terminal cannot be opened, or the program cannot be started.
+    pub fn start(command: &mut Command) -> io::Result<Self> {
+        let (slave, master) = open_terminal()?;
+        let ends = (slave.try_clone()?, slave.try_clone()?);
+        let child = command.stdin(slave).stdout(ends.0).stderr(ends.1).spawn()?;
+        // The command keeps our copies of the other end; without them the reader sees the end.
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+        let screen = Arc::<(Mutex<TerminalScreen>, Condvar)>::default();
+        let (mut source, shown) = (master.try_clone()?, screen.clone());
+        std::thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            loop {
+                let count = source.read(&mut buffer).unwrap_or(0);
+                let mut now = shown.0.lock().unwrap_or_else(PoisonError::into_inner);
+                now.bytes.extend_from_slice(&buffer[..count]);
+                now.has_ended = count == 0;
+                shown.1.notify_all();
+                if count == 0 {
+                    return;
+                }
+            }
+        });
+        Ok(Self { child, terminal: master, screen })
+    }
+
+    /// Waits until the program has written `text`.
+    ///
+    /// # Errors
+    ///
+    /// The program ended without it; with everything it wrote.
+    pub fn wait_for(&self, text: &str) -> io::Result<()> {
+        let mut now = self.screen.0.lock().unwrap_or_else(PoisonError::into_inner);
+        loop {
+            let shown = String::from_utf8_lossy(&now.bytes).into_owned();
+            if shown.contains(text) {
+                return Ok(());
+            }
+            if now.has_ended {
+                return Err(io::Error::other(format!("no {text:?} in {shown}")));
+            }
+            now = self.screen.1.wait(now).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// Types a line.
+    ///
+    /// # Errors
+    ///
+    /// The terminal is closed.
+    pub fn type_line(&mut self, line: &str) -> io::Result<()> {
+        self.terminal.write_all(format!("{line}\n").as_bytes())
+    }
+
+    /// Sends the signal of Ctrl-C.
+    ///
+    /// # Errors
+    ///
+    /// The program has ended.
+    pub fn interrupt(&self) -> io::Result<()> {
+        let id = Pid::from_child(&self.child);
+        Ok(kill_process(id, Signal::INT)?)
+    }
+
+    /// Waits for the end of the program; returns what it wrote and how it ended.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be waited for.
+    pub fn finish(mut self) -> io::Result<(String, ExitStatus)> {
+        let status = self.child.wait()?;
+        let mut now = self.screen.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while !now.has_ended {
+            now = self.screen.1.wait(now).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok((String::from_utf8_lossy(&now.bytes).into_owned(), status))
+    }
+}
+
+impl Drop for TerminalProgram {
+    fn drop(&mut self) {
+        // It may have ended.
+        drop(self.child.kill());
+        drop(self.child.wait());
     }
 }

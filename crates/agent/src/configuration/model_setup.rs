@@ -53,7 +53,7 @@ pub(super) fn set_up_model(
     })
 }
 
-/// Returns the weakest variant of a model that thinks unless it is told not to: for small tasks.
+/// Returns the weakest variant of a model that thinks unless a variant says otherwise: for small tasks.
 pub(super) fn weakest_variant(model: &ResolvedModel) -> Option<String> {
     let thinks = match model.wire {
         ModelWire::Responses => model.profile.options.contains_key("reasoningEffort"),

@@ -106,7 +106,10 @@ impl ConfiguredRunSettings {
     }
 
     /// Returns the configuration as it was read last.
-    fn recall(&self, directory: &Path) -> Result<Arc<DirectoryConfiguration>, SettingsFailure> {
+    fn last_loaded(
+        &self,
+        directory: &Path,
+    ) -> Result<Arc<DirectoryConfiguration>, SettingsFailure> {
         let known = {
             let loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
             loaded.get(directory).cloned()
@@ -136,7 +139,7 @@ impl ConfiguredRunSettings {
     }
 
     fn find_small_model(&self, directory: &Path, model: &ModelRef) -> Option<RunModel> {
-        let place = self.recall(directory).ok()?;
+        let place = self.last_loaded(directory).ok()?;
         let answering = ModelName { provider: model.provider.clone(), model: model.model.clone() };
         let title = place.configuration.find_agent(TITLE_AGENT)?;
         let name = match &title.model {
@@ -171,7 +174,7 @@ impl RunSettings for ConfiguredRunSettings {
         model: &ModelRef,
         agent: &RunAgent,
     ) -> Result<RunModel, SettingsFailure> {
-        set_up_model(&*self.recall(directory)?, &self.providers, (model, agent))
+        set_up_model(&*self.last_loaded(directory)?, &self.providers, (model, agent))
     }
 
     fn small_model(&self, directory: &Path, model: &ModelRef) -> Option<RunModel> {
@@ -179,7 +182,7 @@ impl RunSettings for ConfiguredRunSettings {
     }
 
     fn limits(&self, directory: &Path) -> Result<RunLimits, SettingsFailure> {
-        let place = self.recall(directory)?;
+        let place = self.last_loaded(directory)?;
         let settings = place.configuration.settings();
         Ok(RunLimits {
             compaction: settings.compaction.clone(),
@@ -190,7 +193,7 @@ impl RunSettings for ConfiguredRunSettings {
     }
 
     fn instructions(&self, directory: &Path, _worktree: &Path) -> Vec<(String, String)> {
-        let Ok(place) = self.recall(directory) else { return Vec::new() };
+        let Ok(place) = self.last_loaded(directory) else { return Vec::new() };
         let reader = InstructionReader {
             place: &place,
             environment: &self.environment.configuration,
@@ -203,7 +206,7 @@ impl RunSettings for ConfiguredRunSettings {
     }
 
     fn tools(&self, directory: &Path) -> Vec<Arc<dyn Tool>> {
-        match self.recall(directory) {
+        match self.last_loaded(directory) {
             Ok(place) => list_tools(&self.environment, &self.providers, &self.servers, &place),
             // A step asks for its agent first, and ends there with the reason.
             Err(_) => Vec::new(),

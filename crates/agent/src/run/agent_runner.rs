@@ -67,6 +67,8 @@ struct RunningSessions {
     /// The sessions at work; true if there may be more to do than what runs.
     at_work: BTreeMap<SessionId, bool>,
     turns: BTreeMap<TurnId, RunningTurn>,
+    /// How many titles are being written.
+    titles: usize,
 }
 
 struct RunningTurn {
@@ -109,6 +111,35 @@ impl AgentRunner {
         if thread.spawn(move || shared.run_session(&name)).is_err() {
             // The next look finds the prompt again.
             self.shared.lock().at_work.remove(session);
+        }
+    }
+
+    /// Runs a turn that this process has begun; then looks for more work in its session.
+    pub fn run_begun(&self, turn: Turn) {
+        self.shared.lock().at_work.entry(turn.session.clone()).or_insert(false);
+        let shared = self.shared.clone();
+        let session = turn.session.clone();
+        let thread = std::thread::Builder::new().name("agent".to_owned());
+        let run = move || {
+            if let Ok(prepared) = shared.share_turn(turn.clone(), false) {
+                shared.run_turn(prepared);
+                shared.observer.turn_ended(&turn.session);
+            }
+            shared.run_session(&turn.session);
+        };
+        if thread.spawn(run).is_err() {
+            // The turn has no process that runs it: recovery ends it.
+            self.shared.lock().at_work.remove(&session);
+        }
+    }
+
+    /// Waits until no title is being written any more, at most for `limit`.
+    pub fn wait_for_titles(&self, limit: Duration) {
+        let until = WaitDeadline::after(limit);
+        let mut sessions = self.shared.lock();
+        while sessions.titles > 0 && !until.remaining().is_zero() {
+            let waited = self.shared.changed.wait_timeout(sessions, until.remaining());
+            (sessions, _) = waited.unwrap_or_else(PoisonError::into_inner);
         }
     }
 
@@ -306,6 +337,12 @@ impl RunnerShared {
         conclusion
     }
 
+    /// Counts a title that is being written, for as long as the guard lives.
+    pub(crate) fn count_title(self: &Arc<Self>) -> TitleGuard {
+        self.lock().titles += 1;
+        TitleGuard(self.clone())
+    }
+
     /// Marks a session as being at work for as long as the guard lives; `None` if it is already.
     pub(crate) fn occupy(self: &Arc<Self>, session: &SessionId) -> Option<OccupiedSession> {
         let mut sessions = self.lock();
@@ -314,6 +351,16 @@ impl RunnerShared {
         }
         sessions.at_work.insert(session.clone(), false);
         Some(OccupiedSession { runner: self.clone(), session: session.clone() })
+    }
+}
+
+/// A title that is being written.
+pub(crate) struct TitleGuard(Arc<RunnerShared>);
+
+impl Drop for TitleGuard {
+    fn drop(&mut self) {
+        self.0.lock().titles -= 1;
+        self.0.changed.notify_all();
     }
 }
 

@@ -10,6 +10,7 @@ mod answer_writer;
 mod call_host;
 mod call_schedule;
 mod compaction_run;
+mod cost_limit;
 mod deadline;
 mod failure;
 mod gate;
@@ -28,4 +29,5 @@ mod turn_shared;
 mod usage;
 
 pub use agent_runner::{AgentRunner, AgentRunnerOptions, RunObserver};
+pub use cost_limit::CostLimitedSettings;
 pub use settings::{CostFunction, RunAgent, RunLimits, RunModel, RunSettings, SettingsFailure};

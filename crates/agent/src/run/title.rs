@@ -49,7 +49,12 @@ pub(crate) fn start(shared: &Arc<TurnShared>, seen: &[ContextMessage], model: &R
         text,
     };
     let thread = std::thread::Builder::new().name("title".to_owned());
-    drop(thread.spawn(move || writer.write()));
+    let guard = shared.runner.count_title();
+    let write = move || {
+        writer.write();
+        drop(guard);
+    };
+    drop(thread.spawn(write));
 }
 
 struct TitleWriter {

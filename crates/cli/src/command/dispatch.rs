@@ -4,7 +4,7 @@ use crate::app::CliApp;
 use crate::args::CliCommand;
 use crate::command::{
     auth, checkpoint, completions, config, db, diff, doctor, exec, export, forget, fork, import,
-    jump, log, man, mcp, models, permission, project, search, serve, session, snapshot, stats,
+    jump, log, man, mcp, models, permission, project, run, search, serve, session, snapshot, stats,
     status, todo, tour, trust, undo, worktree,
 };
 use crate::error::CliError;
@@ -16,12 +16,13 @@ use crate::ui::Ui;
 /// # Errors
 ///
 /// The error of the command.
-pub(crate) fn run(
+pub(crate) fn run_command(
     ui: &mut Ui,
     app: &CliApp,
     command: &CliCommand,
 ) -> Result<ProgramExit, CliError> {
     match command {
+        CliCommand::Run(args) => run::run(ui, app, args),
         CliCommand::Exec(args) => exec::run(ui, app, args),
         CliCommand::Undo(args) => undo::undo(ui, app, args),
         CliCommand::Redo(args) => undo::redo(ui, app, args),
@@ -38,6 +39,7 @@ pub(crate) fn run(
         CliCommand::Snapshot(command) => snapshot::run(ui, app, command),
         CliCommand::Todo(args) => todo::run(ui, app, args),
         CliCommand::Permission(command) => permission::run(ui, app, command),
+        CliCommand::Approve(args) => permission::approve(ui, app, args),
         CliCommand::Project(command) => project::run(ui, app, command),
         CliCommand::Worktree(command) => worktree::run(ui, app, command),
         CliCommand::Models(args) => models::run(ui, app, args),

@@ -21,6 +21,7 @@ pub(crate) mod mcp;
 pub(crate) mod models;
 pub(crate) mod permission;
 pub(crate) mod project;
+pub(crate) mod run;
 pub(crate) mod search;
 pub(crate) mod serve;
 pub(crate) mod session;
@@ -33,4 +34,4 @@ pub(crate) mod trust;
 pub(crate) mod undo;
 pub(crate) mod worktree;
 
-pub(crate) use dispatch::run;
+pub(crate) use dispatch::run_command;

@@ -147,7 +147,7 @@ pub(crate) fn run(
         }
         PermissionCommand::Pending => pending(ui, app),
         PermissionCommand::Reply { request, answer, message } => {
-            reply(ui, app, request, *answer, message.as_deref())
+            reply(ui, app, request.as_str(), *answer, message.as_deref())
         }
         PermissionCommand::Set { permission, pattern, action, project } => {
             set(ui, app, &PermissionRule::new(permission, pattern, *action), project.as_ref())
@@ -355,10 +355,40 @@ fn permission_request(request: UserRequest) -> Option<(UserRequest, PermissionAs
     }
 }
 
+/// Allow what an agent waits for
+///
+/// The person's way to answer a request, short for `turnstone permission reply ID once`. It is refused to commands that
+/// an agent runs. `turnstone permission pending` lists the requests; the ID of the only one can be omitted.
+#[derive(Debug, clap::Args)]
+#[command(after_help = "Examples:\n  turnstone approve\n  turnstone approve per_0197c2 --always")]
+pub(crate) struct ApproveArgs {
+    /// Request ID or unique prefix [default: the only pending request]
+    #[arg(value_name = "ID")]
+    request: Option<IdPrefix>,
+    /// Allow the same in this project from now on
+    #[arg(long)]
+    always: bool,
+}
+
+/// Allows a request.
+///
+/// # Errors
+///
+/// An agent runs this, or the request is not pending.
+pub(crate) fn approve(
+    ui: &mut Ui,
+    app: &CliApp,
+    args: &ApproveArgs,
+) -> Result<ProgramExit, CliError> {
+    let answer = if args.always { PermissionAnswer::Always } else { PermissionAnswer::Once };
+    // Every ID begins with nothing: without one, the only request is meant.
+    reply(ui, app, args.request.as_ref().map_or("", IdPrefix::as_str), answer, None)
+}
+
 fn reply(
     ui: &mut Ui,
     app: &CliApp,
-    typed: &IdPrefix,
+    typed: &str,
     answer: PermissionAnswer,
     message: Option<&str>,
 ) -> Result<ProgramExit, CliError> {
@@ -367,14 +397,14 @@ fn reply(
     let waiting =
         engine.permissions().pending(&ctx, None)?.into_iter().filter_map(permission_request);
     let found: Vec<_> =
-        waiting.filter(|(request, _)| request.id.as_str().starts_with(typed.as_str())).collect();
+        waiting.filter(|(request, _)| request.id.as_str().starts_with(typed)).collect();
     let refused = |what: String| CliError::Refused {
         what,
         hint: Some("`turnstone permission pending` lists the pending requests".to_owned()),
     };
     let [(request, _)] = found.as_slice() else {
         let count = if found.is_empty() { "no pending request" } else { "more than one request" };
-        return Err(refused(format!("{count} matches \"{}\"", typed.as_str())));
+        return Err(refused(format!("{count} matches \"{typed}\"")));
     };
     let RequestId::Permission(id) = &request.id else {
         return Err(refused(format!("{} is not a permission request", request.id)));

@@ -8,4 +8,5 @@ mod tool_call;
 mod transcript_lines;
 
 pub(crate) use call_changes::{CallChanges, status_letter};
+pub(crate) use tool_call::call_line;
 pub(crate) use transcript_lines::{Transcript, TranscriptDetail};

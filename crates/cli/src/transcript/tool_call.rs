@@ -76,6 +76,45 @@ pub(super) fn tool_call_lines(
     lines
 }
 
+/// A tool call in one line.
+pub(crate) struct CallLine {
+    /// Without styles and outcome: what runs.
+    pub(crate) plain: String,
+    /// With its outcome.
+    pub(crate) styled: String,
+    /// The first line of what went wrong.
+    pub(crate) failure: Option<String>,
+}
+
+/// A tool call in one line, with its outcome if it has ended.
+pub(crate) fn call_line(tool: &ToolPart, width: Option<usize>) -> CallLine {
+    let mut lines = tool_call_lines(tool, width, TranscriptDetail::Brief);
+    let mut styled = if lines.is_empty() { String::new() } else { lines.remove(0) };
+    styled.push_str(&line_counts(tool));
+    let plain = format!("{} {}", sanitize_line(&tool.tool), summarize_input(tool.input()));
+    let failure = match &tool.state {
+        ToolState::Error { error, .. } => error.lines().find(|line| !line.trim().is_empty()),
+        ToolState::Pending { .. } | ToolState::Running { .. } | ToolState::Completed { .. } => None,
+    };
+    let room = width.unwrap_or(INPUT_COLUMNS).saturating_sub(8);
+    CallLine {
+        plain: truncate_to_width(plain.trim_end(), room),
+        styled,
+        failure: failure.map(|line| truncate_to_width(&sanitize_line(line), room)),
+    }
+}
+
+/// How many lines an edit added and removed.
+fn line_counts(tool: &ToolPart) -> String {
+    let ToolState::Completed { metadata, .. } = &tool.state else { return String::new() };
+    let diff = metadata.get("filediff");
+    let count = |key: &str| diff.and_then(|diff| diff.get(key)).and_then(Value::as_u64);
+    match (count("additions"), count("deletions")) {
+        (Some(added), Some(removed)) => format!(" (+{added} −{removed})"),
+        _ => String::new(),
+    }
+}
+
 /// Duration of a finished call; empty below one second.
 fn format_call_duration(time: Option<&ToolTime>) -> String {
     let Some(ToolTime { start, end: Some(end), .. }) = time else {

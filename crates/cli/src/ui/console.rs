@@ -12,6 +12,7 @@ use serde::Serialize;
 use serde_json::Value;
 use turnstone_core::lone_surrogates::encode_json;
 
+use super::answer_input::{self, AnswerInput};
 use super::output_stream::{LogWriter, OutputStream};
 use super::pager::{PagedOutput, find_pager};
 use super::secret_prompt;
@@ -35,6 +36,7 @@ pub(crate) struct Ui {
     json: bool,
     width: Option<usize>,
     can_ask: bool,
+    answers: AnswerInput,
     stderr_is_terminal: bool,
     pager: Option<PagedOutput>,
     /// Messages that are printed when the pager is closed.
@@ -72,6 +74,7 @@ impl Ui {
             json: globals.json,
             width: width.or_else(|| environment::terminal_width().filter(|_| terminal)),
             can_ask: environment.can_ask,
+            answers: AnswerInput::default(),
             stderr_is_terminal: environment.err.terminal,
             pager,
             deferred_notes: String::new(),
@@ -152,6 +155,18 @@ impl Ui {
         written.map_err(CliError::Output)
     }
 
+    /// Prints a piece of data at once, without a line end of its own.
+    pub(crate) fn print_piece(&mut self, text: &str) -> Result<(), CliError> {
+        let written = self.out.push_styled(text).and_then(|()| self.out.flush());
+        written.map_err(CliError::Output)
+    }
+
+    /// Prints a piece of a message at once, without a line end of its own.
+    pub(crate) fn print_note_piece(&mut self, text: &str) {
+        drop(self.out.flush());
+        drop(self.err.push_styled(text).and_then(|()| self.err.flush()));
+    }
+
     /// Prints bytes of data, unescaped unless stdout is a terminal.
     pub(crate) fn print_bytes(&mut self, bytes: &[u8]) -> Result<(), CliError> {
         self.out.write_bytes(bytes).map_err(CliError::Output)
@@ -215,6 +230,35 @@ impl Ui {
             source,
         })?;
         Ok(matches!(answer.trim().to_lowercase().as_str(), "y" | "yes"))
+    }
+
+    /// Begins to ask for a line: forgets what was typed before, which was no answer, and shows `question`.
+    pub(crate) fn begin_question(&mut self, question: &str) {
+        self.answers.discard_typed();
+        self.print_note_piece(question);
+    }
+
+    /// Returns the next line that was typed, if there is one within `wait`; an empty one at the end of the input.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::File`] if standard input cannot be read.
+    pub(crate) fn poll_answer(&mut self, wait: Duration) -> Result<Option<String>, CliError> {
+        self.answers
+            .poll_line(wait)
+            .map_err(|source| CliError::File { what: "cannot read the answer".to_owned(), source })
+    }
+
+    /// Reads all text of standard input, unless it is a terminal.
+    ///
+    /// # Errors
+    ///
+    /// [`CliError::File`] if it cannot be read, is no text, or longer than `limit`.
+    pub(crate) fn read_piped_text(&mut self, limit: usize) -> Result<Option<String>, CliError> {
+        answer_input::read_piped_text(limit).map_err(|source| CliError::File {
+            what: "cannot read standard input".to_owned(),
+            source,
+        })
     }
 
     /// Writes the buffered output.

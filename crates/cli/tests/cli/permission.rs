@@ -1,8 +1,10 @@
 //! `turnstone permission`: approvals, deciding rules and revocation.
 
+use serde_json::json;
 use turnstone_core::permission::{PermissionRule, RuleAction};
 
 use crate::fixture::CliFixture;
+use crate::run_output::{export_newest, scripted};
 
 fn approve_git_commands(case: &CliFixture) {
     let project = "tide".parse().expect("an id");
@@ -124,4 +126,26 @@ fn explain_and_errors_hide_secrets_of_the_configuration() {
         assert_eq!(broken.code, 1, "{broken:?}");
         assert!(!broken.err.contains("hunter2"), "{}", broken.err);
     }
+}
+
+#[test]
+fn request_is_approved_by_a_person_and_by_no_command_of_an_agent() {
+    let case = CliFixture::empty();
+    let hidden = "env -u TURNSTONE_SESSION \"$MY_PROGRAM\"";
+    let line = format!("{hidden} approve 2>&1; {hidden} permission set bash x allow 2>&1");
+    let script = json!({"turns": [
+        [{"tool": "bash", "input": {"command": line}}],
+        [{"text": "Done."}]
+    ], "without_tools": [{"text": "T"}]});
+    let model = scripted(&case, &script);
+    let mut command = case.command("p", &["run", "--model", &model, "--format", "json", "go"]);
+    let program = assert_cmd::cargo::cargo_bin("turnstone");
+    command.env("MY_PROGRAM", &program).env("PATH", "/usr/bin:/bin");
+    let ran = case.run_command(&mut command);
+    assert_eq!(ran.code, 0, "{ran:?}");
+    let exported = export_newest(&case);
+    let refused = "error: only a person can do this, not a command that an agent runs";
+    assert!(exported.matches(refused).count() >= 2, "{exported}");
+    let none = case.run(&["approve"]);
+    assert!(none.err.contains("no pending request"), "{none:?}");
 }

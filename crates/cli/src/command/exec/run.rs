@@ -345,7 +345,7 @@ fn find_or_create_worktree(
 }
 
 /// The running session that this command was started from; the inner window then wins (R3).
-fn find_parent_session(
+pub(crate) fn find_parent_session(
     app: &CliApp,
     engine: &Engine,
     ctx: &Context,

@@ -83,7 +83,7 @@ impl<'a> TourSandbox<'a> {
                 "\n{} all temporary files are removed",
                 apply_style(SUCCESS_STYLE, "✓")
             ))?;
-            ui.print_line("\nNow try it: `turnstone exec -- YOUR-AGENT`, then `turnstone undo`.")?;
+            ui.print_line("\nNow try it: `turnstone run \"...\"` or `turnstone exec -- YOUR-AGENT`, then `turnstone undo`.")?;
         }
         Ok(claims)
     }
@@ -93,7 +93,7 @@ impl<'a> TourSandbox<'a> {
     }
 
     /// A file outside of the project for synchronization between commands.
-    fn signal_file(&self, name: &str) -> PathBuf {
+    pub(super) fn signal_file(&self, name: &str) -> PathBuf {
         self.folder.path().join("signal").join(name)
     }
 
@@ -201,6 +201,35 @@ impl<'a> TourSandbox<'a> {
             std::thread::sleep(POLL_INTERVAL);
         }
         Err(claim_error("every command reaches its signal in time"))
+    }
+
+    /// Waits until a file of the project contains a text.
+    pub(super) fn wait_for_content(&self, name: &str, text: &str) -> Result<(), CliError> {
+        for _ in 0..MAX_POLLS {
+            if self.read_file(name).is_some_and(|content| content.contains(text)) {
+                return Ok(());
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Err(claim_error("the agent reaches its next step in time"))
+    }
+
+    /// Waits until the change of a file is recorded.
+    pub(super) fn wait_for_recorded(&mut self, name: &str) -> Result<(), CliError> {
+        for _ in 0..MAX_POLLS {
+            if self.run_silently(&["log", "--limit", "1"])?.out.contains(name) {
+                return Ok(());
+            }
+            std::thread::sleep(POLL_INTERVAL);
+        }
+        Err(claim_error("the agent's change is recorded in time"))
+    }
+
+    /// Writes a file outside of the project; returns its path.
+    pub(super) fn write_aside(&self, name: &str, content: &str) -> Result<String, CliError> {
+        let path = self.folder.path().join(name);
+        fs_err::write(&path, content).map_err(file_error("cannot write a file of the tour"))?;
+        Ok(path.to_string_lossy().into_owned())
     }
 
     /// Creates a signal file.

@@ -144,7 +144,7 @@ pub(super) fn show_history(
     sandbox: &mut TourSandbox<'_>,
     sessions: &TourSessions,
 ) -> Result<(), CliError> {
-    sandbox.print_heading("6. Everything is recorded")?;
+    sandbox.print_heading("7. Everything is recorded")?;
     let ran = sandbox.run(&["log", &sessions.one], 0)?;
     let expected = ["agent one", "undo of trn_", "redo of trn_"];
     let complete = expected.iter().all(|text| strip_styles(&ran.out).contains(text));
