@@ -179,6 +179,7 @@ fn control_characters_of_a_model_do_not_reach_the_terminal() {
 }
 
 /// The program as at a terminal, in `p`.
+#[expect(clippy::disallowed_methods, reason = "a test starts the program at a terminal of its own")]
 pub(crate) fn terminal_command(case: &CliFixture, args: &[&str]) -> std::process::Command {
     let program = assert_cmd::cargo::cargo_bin("turnstone");
     let mut command = std::process::Command::new(program);

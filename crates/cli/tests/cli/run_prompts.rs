@@ -168,3 +168,16 @@ fn session_that_another_process_drives_is_busy() {
     let (screen, status) = program.finish().expect("ended");
     assert!(status.success(), "{screen}");
 }
+
+#[test]
+fn session_of_commands_is_continued_with_the_default_model() {
+    let case = CliFixture::empty();
+    assert_eq!(case.run(&["exec", "--", "/bin/true"]).code, 0);
+    let ran = case.run(&["run", "--continue", "go on"]);
+    assert!(ran.err.contains("no model is configured"), "{ran:?}");
+    let script = json!({"turns": [[{"text": "Here."}]], "without_tools": [{"text": "T"}]});
+    let ran = run_script(&case, &script, &["--continue", "go on"]);
+    assert_eq!((ran.code, ran.out.as_str()), (0, "Here.\n"), "{ran:?}");
+    let listed = case.run_json(&["session", "list"]);
+    assert_eq!(listed["sessions"].as_array().map(Vec::len), Some(1));
+}

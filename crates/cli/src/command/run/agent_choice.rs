@@ -9,11 +9,13 @@ use turnstone_store::Context;
 use super::run_args::RunArgs;
 use crate::error::CliError;
 
+/// The provider of messages that no model answers, such as those of `exec`.
+const NO_PROVIDER: &str = "turnstone";
 /// The word for no variant in a session.
 const NO_VARIANT: &str = "default";
 
 /// Who answers.
-pub(super) struct ChosenAgent {
+pub(super) struct AnsweringAgent {
     /// The agent.
     pub(super) agent: String,
     /// The model.
@@ -32,11 +34,12 @@ pub(super) fn choose_agent(
     place: &DirectoryConfiguration,
     (session, recent): (Option<&Session>, Option<&Session>),
     args: &RunArgs,
-) -> Result<ChosenAgent, CliError> {
+) -> Result<AnsweringAgent, CliError> {
     let newest = match session {
         Some(session) => engine.turns().find_next_agent(ctx, &session.id)?,
         None => None,
     };
+    let newest = newest.filter(|newest| newest.model.provider != NO_PROVIDER);
     let of_session = newest.as_ref().map(|newest| newest.agent.as_str());
     let agent = find_agent(place, args.agent.as_deref(), of_session)?;
     let own = agent.model.clone();
@@ -56,7 +59,7 @@ pub(super) fn choose_agent(
     let variant = args.variant.clone().or(variant);
     let ModelName { provider, model } = model;
     let model = ModelRef { provider, model, variant, extra: ExtraFields::new() };
-    Ok(ChosenAgent { agent: agent.name.clone(), model })
+    Ok(AnsweringAgent { agent: agent.name.clone(), model })
 }
 
 fn parse_model(text: &str) -> Result<ModelName, CliError> {

@@ -23,7 +23,7 @@ use turnstone_engine::{
 use turnstone_process::end_git_commands;
 use turnstone_store::{Context, StoreError};
 
-use super::agent_choice::{ChosenAgent, choose_agent};
+use super::agent_choice::{AnsweringAgent, choose_agent};
 use super::prompt_parts::read_prompt;
 use super::run_args::{RunArgs, RunFormat};
 use super::run_follower::{AnswerPolicy, RunFollower, RunOutput};
@@ -92,7 +92,7 @@ fn answer(
     app: &CliApp,
     (engine, runner): (&Arc<Engine>, &AgentRunner),
     args: &RunArgs,
-    (session, chosen, parts): (&SessionId, &ChosenAgent, Vec<PartBody>),
+    (session, chosen, parts): (&SessionId, &AnsweringAgent, Vec<PartBody>),
 ) -> Result<ProgramExit, CliError> {
     let mut signals = Signals::new([SIGINT, SIGTERM, SIGHUP])
         .map_err(|source| CliError::File { what: "cannot handle signals".to_owned(), source })?;
@@ -193,7 +193,7 @@ fn begin_turn(
     engine: &Engine,
     ctx: &Context,
     session: &SessionId,
-    chosen: &ChosenAgent,
+    chosen: &AnsweringAgent,
     parts: Vec<PartBody>,
 ) -> Result<Turn, CliError> {
     let busy = || CliError::Store(StoreError::Busy(session.clone()));

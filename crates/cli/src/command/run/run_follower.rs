@@ -12,7 +12,7 @@ use turnstone_core::model::{
 use turnstone_core::permission::CallerRole;
 use turnstone_core::time::LogCursor;
 use turnstone_engine::Engine;
-use turnstone_store::{FeedBody, FeedCache, FeedEvent};
+use turnstone_store::{FeedBody, FeedCache, FeedEvent, FeedSession};
 
 use super::json_events::{failure_line, part_event, part_line};
 use super::person_answer::{Decision, OpenQuestion, TypedAnswer, store_answer};
@@ -58,7 +58,7 @@ pub(super) struct RunReport {
     pub(super) refused: Vec<String>,
     /// Why the newest answer failed.
     pub(super) failure: Option<MessageFailure>,
-    /// How often the run was told to end by a signal.
+    /// How many signals asked the run to end.
     pub(super) signals: u32,
 }
 
@@ -180,19 +180,7 @@ impl<'r> RunFollower<'r> {
         if !self.report.sessions.contains(&session.id) {
             return Ok(());
         }
-        match &event.body {
-            FeedBody::Message(message) => {
-                self.report.usage.take(message);
-                if let MessageBody::Assistant(said) = &message.body
-                    && session.id == self.session
-                {
-                    self.report.failure.clone_from(&said.error);
-                }
-            }
-            FeedBody::RequestAsked(request) => self.asked.push_back((**request).clone()),
-            FeedBody::RequestResolved { id, .. } => self.asked.retain(|request| request.id != *id),
-            _ => {}
-        }
+        self.note(session, event);
         match &mut self.output {
             RunOutput::Terminal(events) => show_event(ui, events, event),
             RunOutput::Json(shows_reasoning) => {
@@ -206,6 +194,24 @@ impl<'r> RunFollower<'r> {
                     None => Ok(()),
                 }
             }
+        }
+    }
+
+    /// Keeps what an event says about the run as a whole.
+    #[expect(clippy::wildcard_enum_match_arm, reason = "the rest is only shown")]
+    fn note(&mut self, session: &FeedSession, event: &FeedEvent) {
+        match &event.body {
+            FeedBody::Message(message) => {
+                self.report.usage.take(message);
+                if let MessageBody::Assistant(said) = &message.body
+                    && session.id == self.session
+                {
+                    self.report.failure.clone_from(&said.error);
+                }
+            }
+            FeedBody::RequestAsked(request) => self.asked.push_back((**request).clone()),
+            FeedBody::RequestResolved { id, .. } => self.asked.retain(|request| request.id != *id),
+            _ => {}
         }
     }
 

@@ -84,8 +84,7 @@ mod tests {
         let body = json!({ "id": id, "sessionID": "ses_1", "role": "assistant", "time": { "created": 1 },
             "parentID": "msg_0", "modelID": "m", "providerID": "p", "mode": "build",
             "path": { "cwd": "/", "root": "/" }, "cost": cost, "tokens": tokens });
-        let mode = turnstone_core::wire::ParseMode::Strict;
-        turnstone_core::wire::parse_message(body, mode).expect("a message")
+        turnstone_core::wire::parse_message(body).expect("a message")
     }
 
     #[test]
