@@ -53,13 +53,13 @@ impl McpFixture {
         Self { case, configuration, commands, set }
     }
 
-    fn place<'p>(&'p self, root: &'p Path) -> McpPlace<'p> {
+    fn mcp_place<'p>(&'p self, root: &'p Path) -> McpPlace<'p> {
         let (configuration, commands) = (&self.configuration, &self.commands);
         McpPlace { configuration, directory: root, root, commands }
     }
 
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
-        self.set.tools(&self.place(&self.case.root()))
+        self.set.tools(&self.mcp_place(&self.case.root()))
     }
 
     fn tool(&self, name: &str) -> Arc<dyn Tool> {
@@ -179,7 +179,7 @@ fn servers_get_their_variables_and_no_keys() {
 fn instructions_and_states_are_reported() {
     let fixture = McpFixture::new("control");
     let root = fixture.case.root();
-    let place = fixture.place(&root);
+    let place = fixture.mcp_place(&root);
     assert!(fixture.set.instructions(&place).is_empty(), "nothing is started for them");
     let report = fixture.set.report(&place, Duration::from_secs(120)).expect("reported");
     assert_eq!((report[0].name.as_str(), report[0].state), ("s", McpState::Connected));
@@ -192,7 +192,7 @@ fn instructions_and_states_are_reported() {
     assert_eq!(instructions[0].1, "Be[31m careful.");
     let failing = McpFixture::new("refuses-start");
     let root = failing.case.root();
-    let report = failing.set.report(&failing.place(&root), Duration::from_secs(120));
+    let report = failing.set.report(&failing.mcp_place(&root), Duration::from_secs(120));
     let report = report.expect("reported").remove(0);
     assert_eq!((report.state, report.tools.len()), (McpState::Failed, 0));
     assert!(report.error.expect("why").contains("no configuration"));
