@@ -120,7 +120,11 @@ pub(crate) enum CliCommand {
     Serve(serve::ServeArgs),
     /// Supervise one command for `exec`
     #[command(hide = true)]
-    Supervise,
+    Supervise {
+        /// The command is a terminal: a person types in it, and not an agent
+        #[arg(long)]
+        terminal: bool,
+    },
     /// List, show, rename, archive and delete sessions
     #[command(subcommand, arg_required_else_help = true)]
     Session(session::SessionCommand),
@@ -200,7 +204,7 @@ impl CliCommand {
             | Self::Status(_)
             | Self::Tour(_)
             | Self::Serve(_)
-            | Self::Supervise
+            | Self::Supervise { .. }
             | Self::Todo(_)
             | Self::Permission(_)
             | Self::Approve(_)

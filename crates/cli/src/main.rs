@@ -56,7 +56,7 @@ fn run() -> ProgramExit {
         Err(error) => return ui::show_usage(&environment, &error),
     };
     // The supervisor starts with an empty environment and needs no data directory.
-    if let args::CliCommand::Supervise = cli.command {
+    if let args::CliCommand::Supervise { .. } = cli.command {
         return command::exec::supervise();
     }
     // From here on all new files are private to the user, whatever the umask. Started programs and

@@ -34,7 +34,7 @@ pub(crate) fn run_command(
         CliCommand::Status(args) => status::run(ui, app, args),
         CliCommand::Tour(args) => tour::run(ui, app, args),
         CliCommand::Serve(args) => serve::run(ui, app, args),
-        CliCommand::Supervise => Ok(exec::supervise()),
+        CliCommand::Supervise { .. } => Ok(exec::supervise()),
         CliCommand::Session(command) => session::run(ui, app, command),
         CliCommand::Snapshot(command) => snapshot::run(ui, app, command),
         CliCommand::Todo(args) => todo::run(ui, app, args),

@@ -250,7 +250,10 @@ fn start_command(app: &AppState, command: &CommandSpec) -> Result<RunningCommand
         outside: None,
         errors_apart: false,
     };
-    let prepared = supervisor(app).prepare(command, stdio);
+    let mut supervisor = supervisor(app);
+    // What is typed in a terminal comes from a person: below other supervisors, agents act.
+    supervisor.args.push(OsString::from("--terminal"));
+    let prepared = supervisor.prepare(command, stdio);
     prepared
         .and_then(turnstone_process::PreparedCommand::start)
         .map_err(|error| start_error(&error))

@@ -478,3 +478,13 @@ fn shells_of_the_system_are_listed() {
             && path.ends_with(shell["name"].as_str().expect("a name"))
     }));
 }
+
+/// Proves R37: what runs below any other supervisor of the program counts as run by an agent.
+#[test]
+fn supervisor_of_a_terminal_says_that_a_person_types_there() {
+    let house = server();
+    let script = "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo end";
+    let id = start_script(house.client(), "/pty", script);
+    let seen = read_until(&mut connect(house.client(), &id), "end");
+    assert!(seen.contains("supervise --terminal"), "{seen:?}");
+}
