@@ -116,7 +116,7 @@ impl CallSchedule {
 
     /// Stores the input of a call that has to wait, so that it is not lost if the turn waits for a person.
     fn store_queued(&self, mut call: QueuedCall) -> Result<QueuedCall> {
-        if !call.is_stored {
+        if !call.is_stored && !is_running(&call.ready.part) {
             if let PartBody::Tool(body) = &mut call.ready.part.body {
                 let input = call.ready.input.clone();
                 body.state =
@@ -134,7 +134,7 @@ impl CallSchedule {
         let ctx = self.shared.context();
         let started = Number::from(ctx.now.0);
         if let PartBody::Tool(body) = &mut part.body {
-            body.state = running_state(&input, &started);
+            body.state = running_state(&input, &started, &body.state);
         }
         let steps = self.shared.engine().turns().steps();
         let run = steps.begin_tool(&ctx, &self.shared.turn, &part, &ToolFileAccess::Nothing)?;
@@ -294,11 +294,24 @@ fn can_run_with<'p>(
     }
 }
 
-fn running_state(input: &Value, started: &Number) -> ToolState {
+/// True for a call that an earlier process has started: its input is stored.
+fn is_running(part: &Part) -> bool {
+    matches!(&part.body, PartBody::Tool(tool) if matches!(tool.state, ToolState::Running { .. }))
+}
+
+/// A call that starts. One that an earlier process has started keeps what it showed: it names the session of its
+/// subagent, which goes on.
+fn running_state(input: &Value, started: &Number, before: &ToolState) -> ToolState {
+    let (title, metadata) = match before {
+        ToolState::Running { title, metadata, .. } => (title.clone(), metadata.clone()),
+        ToolState::Pending { .. } | ToolState::Completed { .. } | ToolState::Error { .. } => {
+            (None, None)
+        }
+    };
     ToolState::Running {
         input: input.clone(),
-        title: None,
-        metadata: None,
+        title,
+        metadata,
         time: ToolTime {
             start: started.clone(),
             end: None,
