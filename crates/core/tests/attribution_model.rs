@@ -340,7 +340,7 @@ impl Window {
         self.records.values().any(|record| record.writers.iter().any(|it| *it != self.actor))
     }
 
-    /// True if it cannot be told whether the command moved a file that is gone, because others removed, moved or
+    /// True if nothing shows whether the command moved a file that is gone, because others removed, moved or
     /// replaced files: that may have been before the command moved the directory of the file or afterwards.
     fn has_vanished(&self, path: &RelPath) -> bool {
         let name = path.to_string();

@@ -1,12 +1,13 @@
 //! Ending: what changed is compared first, then call, message and turn are closed.
 
 use serde_json::json;
+use turnstone_core::id::PartId;
 use turnstone_core::model::{MessageFailure, MessageFailureKind};
 use turnstone_core::terminal_text::strip_terminal_codes;
 use turnstone_core::time::EpochMillis;
 use turnstone_core::turn::TurnOutcome;
 use turnstone_process::{CommandExit, RecordedOutput, signal_name};
-use turnstone_store::{CloseChangeSet, Context};
+use turnstone_store::{CloseChangeSet, Context, NewChangeSet};
 
 use super::begin::CommandExecution;
 use super::command_messages;
@@ -76,11 +77,7 @@ impl Commands {
             }
             CommandEnd::Lost(_) => (Ok(None), Vec::new()),
         };
-        let continuation = closed
-            .as_ref()
-            .ok()
-            .and_then(Option::as_ref)
-            .and_then(|it| it.continuation_for(&part.id));
+        let continuation = find_continuation(&closed, &part.id);
         let mut rows = None;
         let outcome = match end {
             CommandEnd::Exited { exit, kept, aborted } => {
@@ -134,6 +131,11 @@ impl Commands {
         }
         CallComparison(&self.calls).compare(ctx, turn, call)
     }
+}
+
+/// The change set of the processes that a command has left running.
+fn find_continuation(closed: &Result<Option<ClosedCall>>, part: &PartId) -> Option<NewChangeSet> {
+    closed.as_ref().ok()?.as_ref()?.continuation_for(part)
 }
 
 /// How the turn of a command that ran has ended.
