@@ -19,7 +19,7 @@ use crate::tool::{
 
 /// The longest error of a tool that a model reads.
 const MAX_ERROR_BYTES: usize = 50 << 10;
-/// The most of a structured result that is stored beside its text.
+/// The most of a structured result that is stored in addition to its text.
 const MAX_STRUCTURED_BYTES: usize = 32 << 10;
 /// How often clients see progress.
 const PROGRESS_INTERVAL_MILLIS: i64 = 200;

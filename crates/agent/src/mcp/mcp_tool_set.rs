@@ -56,7 +56,7 @@ pub struct McpServerReport {
 /// A tool of a server, for people.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct McpToolReport {
-    /// The name that models and rules use; none if it cannot be told from another.
+    /// The name that models and rules use; none if another tool would have the same.
     pub name: Option<String>,
     /// Its name at the server.
     pub original: String,

@@ -19,8 +19,8 @@ const RESERVED: [&str; 9] = [
     "todo_write",
 ];
 
-/// Returns the name of each tool, which is given by its server and its name there; `None` for one that cannot be told
-/// from another.
+/// Returns the name of each tool, which is given by its server and its name there; `None` for one whose name
+/// another tool would have as well.
 ///
 /// A name that two tools would have belongs to neither of them: both get one with a hash, so that a rule about the
 /// tool of one server never counts for another's.

@@ -208,7 +208,7 @@ impl ToolPins {
     }
 }
 
-/// Waits for the lock of a file, not for ever.
+/// Waits for the lock of a file, within a limit.
 fn lock_within(file: &fs_err::File, limit: Duration) -> std::io::Result<()> {
     let step = Duration::from_millis(20);
     let mut waited = Duration::ZERO;
