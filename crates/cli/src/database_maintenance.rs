@@ -40,13 +40,13 @@ fn run_step(app: &CliApp, is_due: bool) -> Result<(), CliError> {
         return Ok(());
     }
     let (ctx, maintenance) = (Context::system(app.now()), engine.maintenance());
-    let pending = maintenance.session_erasure().pending_deletions(&ctx)?;
+    let pending = maintenance.session_eraser().pending_deletions(&ctx)?;
     let is_abandoned =
         |deleted: &PendingDeletion| ctx.now.since(deleted.time) >= ABANDONED_AFTER_MILLIS;
     if pending.iter().any(is_abandoned) {
         let database = fs_err::metadata(app.layout().database()).map_err(EngineError::from)?;
         if database.len() <= MAX_REWRITE_BYTES {
-            maintenance.session_erasure().finish_deletions(&ctx)?;
+            maintenance.session_eraser().finish_deletions(&ctx)?;
         } else {
             tracing::warn!("a deletion is not finished; run `turnstone db compact`");
         }

@@ -187,12 +187,12 @@ fn secret(dir: &Path, text: &str) -> Fallible {
 
 fn forget(dir: &Path, pattern: &str) -> Fallible {
     let engine = open(dir)?;
-    let plan = engine.maintenance().path_erasure().plan(
+    let plan = engine.maintenance().path_eraser().plan(
         &ctx(),
         &dir.join("work"),
         &[pattern.to_owned()],
     )?;
-    engine.maintenance().path_erasure().apply(&ctx(), &plan)?;
+    engine.maintenance().path_eraser().apply(&ctx(), &plan)?;
     say("forgotten")
 }
 
@@ -202,7 +202,7 @@ fn delete(dir: &Path) -> Fallible {
     engine.store().session_search().index_batches(&ctx(), usize::MAX)?;
     engine.store().delete_session(&ctx(), &"ses_a".parse()?)?;
     say("deleted")?;
-    engine.maintenance().session_erasure().finish_deletions(&ctx())?;
+    engine.maintenance().session_eraser().finish_deletions(&ctx())?;
     say("erased")
 }
 

@@ -261,12 +261,6 @@ fn list_names<T: ToString>(names: &[T]) -> String {
 }
 
 impl EngineError {
-    /// True if another turn of the session is open, or another process runs it.
-    #[must_use]
-    pub const fn is_busy(&self) -> bool {
-        matches!(self, Self::Store(StoreError::Busy(_)))
-    }
-
     /// True if the turn is not this process's any more: it ended, its session was deleted, or another process
     /// took it over.
     #[must_use]

@@ -42,14 +42,14 @@ pub use history::undo::{
     decode_expired_guards, decode_leader, decode_report, decode_turns,
 };
 pub use maintenance::Maintenance;
-pub use maintenance::deletion::{ErasureReport, RetainedCopies, SessionErasure};
-pub use maintenance::forget::{AffectedSession, ForgetPlan, ForgetReport, PathErasure};
+pub use maintenance::deletion::{ErasureReport, RetainedCopies, SessionEraser};
+pub use maintenance::forget::{AffectedSession, ForgetPlan, ForgetReport, PathEraser};
 pub use maintenance::recover::RecoveryReport;
 pub use maintenance::scheduled_maintenance::MaintenanceReport;
 pub use permissions::{
     EffectiveRules, GateDecision, GateRefusal, OperationGates, PermissionError, PermissionOutcome,
-    PermissionQuery, PermissionRules, Permissions, ReplyReport, ResumedTurn, RuleSettings,
-    RuleSubject, resolve_path,
+    PermissionQuery, PermissionRules, Permissions, ReplyReport, ResumedTurn, RuleScope,
+    RuleSettings, resolve_path,
 };
 pub use projects::Projects;
 pub use projects::directory_location::DirectoryLocation;

@@ -89,11 +89,11 @@ impl IdleMaintenance {
 
     fn work(&mut self, app: &AppState, is_idle: bool) -> Result<CheckOutcome, ApiError> {
         let (ctx, maintenance) = (Context::system(app.now()), app.engine().maintenance());
-        if !maintenance.session_erasure().pending_deletions(&ctx)?.is_empty() {
+        if !maintenance.session_eraser().pending_deletions(&ctx)?.is_empty() {
             self.deletion_checks += 1;
             if is_idle || self.deletion_checks > MAX_DELETION_CHECKS {
                 self.deletion_checks = 0;
-                maintenance.session_erasure().finish_deletions(&ctx)?;
+                maintenance.session_eraser().finish_deletions(&ctx)?;
                 return Ok(CheckOutcome::Continue);
             }
             return Ok(CheckOutcome::Rest);

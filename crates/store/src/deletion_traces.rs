@@ -42,7 +42,7 @@ pub(crate) fn erase_traces(
     fail::fail_point!("store::erased_files");
     rewrite_database(store)?;
     fail::fail_point!("store::rewritten");
-    purge::finish_sessions(store, ctx, sessions)
+    purge::clear_pending_deletions(store, ctx, sessions)
 }
 
 /// Removes answers that are kept for repeated calls and speak of the session.

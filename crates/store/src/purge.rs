@@ -118,7 +118,7 @@ pub(crate) fn purge_sessions(
 }
 
 /// Ends the deletion of these sessions: nothing of them is left.
-pub(crate) fn finish_sessions(
+pub(crate) fn clear_pending_deletions(
     store: &Store,
     ctx: &Context,
     sessions: &[PendingDeletion],

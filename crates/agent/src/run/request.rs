@@ -8,7 +8,7 @@ use turnstone_core::context::{ContextMessage, ModelTarget, to_model_messages};
 use turnstone_core::id::MessageId;
 use turnstone_core::model::{Message, MessageBody};
 use turnstone_core::permission::list_hidden_tools;
-use turnstone_engine::{Result, RuleSubject};
+use turnstone_engine::{Result, RuleScope};
 
 use super::system_prompt::{STEP_LIMIT_NOTICE, system_prompt};
 use super::turn_run::StepSetup;
@@ -62,7 +62,7 @@ impl RequestInput<'_> {
         let names: Vec<&str> = names.iter().map(String::as_str).collect();
         let permissions = self.shared.engine().permissions();
         let session = &self.shared.turn.session;
-        let subject = RuleSubject::Session { session, agent: Some(&self.setup.agent.name) };
+        let subject = RuleScope::Session { session, agent: Some(&self.setup.agent.name) };
         let rules = permissions.rules().resolve(&self.shared.context(), subject)?;
         for hidden in list_hidden_tools(&names, &rules.layers()) {
             tools.remove(hidden);

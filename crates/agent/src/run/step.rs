@@ -22,7 +22,7 @@ use super::request::{RequestInput, STRUCTURED_TOOL, build_request, output_schema
 use super::retry::{MAX_RETRIES, retry_delay};
 use super::turn_run::{RunSignal, StepSetup, TurnRun};
 use super::turn_shared::TurnShared;
-use super::usage::{reported, step_usage};
+use super::usage::{step_usage, to_step_usage};
 use crate::model::{
     FinishReason, ModelError, ModelErrorKind, ModelEvent, ModelRequest, ModelUsage,
 };
@@ -266,7 +266,7 @@ impl StepRun<'_> {
             return Ok(None);
         };
         let (cost, tokens) = step_usage(usage, sizes, &self.setup.model.cost);
-        let usage = reported(&cost, &tokens);
+        let usage = to_step_usage(&cost, &tokens);
         let steps = shared.engine().turns().steps();
         steps.report_usage(&ctx, &shared.turn, &self.step.message, usage)?;
         shared.gate.close_stream(&ctx)?;

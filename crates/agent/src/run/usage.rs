@@ -34,7 +34,7 @@ pub(crate) fn step_usage(
 }
 
 /// Returns the usage in the form in which an open step reports it.
-pub(crate) fn reported(cost: &Number, tokens: &TokenCounts) -> StepUsage {
+pub(crate) fn to_step_usage(cost: &Number, tokens: &TokenCounts) -> StepUsage {
     StepUsage { cost: Some(cost.clone()), tokens: Some(tokens.clone()) }
 }
 

@@ -207,7 +207,7 @@ fn compact(ui: &mut Ui, app: &CliApp) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     let store = engine.store();
     let before = store.maintenance().measure_sizes(&ctx, 0)?;
-    engine.maintenance().session_erasure().finish_deletions(&ctx)?;
+    engine.maintenance().session_eraser().finish_deletions(&ctx)?;
     let done = store.maintenance().run(&ctx, MaintenanceBudget::unlimited())?;
     if done.finished {
         store.maintenance().record_run(ctx.now)?;

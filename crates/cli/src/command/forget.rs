@@ -48,7 +48,7 @@ pub(crate) struct ForgetArgs {
 pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<ProgramExit, CliError> {
     let (engine, ctx) = (app.open_engine()?, app.context());
     session_lookup::recover_and_report(ui, &engine, &ctx);
-    let plan = engine.maintenance().path_erasure().plan(&ctx, app.directory()?, &args.patterns)?;
+    let plan = engine.maintenance().path_eraser().plan(&ctx, app.directory()?, &args.patterns)?;
     if args.dry_run {
         return print_plan(ui, &plan, None).map(|()| ProgramExit::Ok);
     }
@@ -59,7 +59,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<Progra
         }
         return Ok(ProgramExit::Ok);
     }
-    engine.maintenance().path_erasure().require_permission(&ctx, &plan)?;
+    engine.maintenance().path_eraser().require_permission(&ctx, &plan)?;
     if !args.yes {
         plan_lines(&plan).iter().for_each(|line| ui.print_note(line));
         if !ui.confirm("Erase these versions permanently?")? {
@@ -67,7 +67,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &ForgetArgs) -> Result<Progra
         }
     }
     let done = ui.with_spinner("rewriting captures and database", || {
-        engine.maintenance().path_erasure().apply(&app.context(), &plan)
+        engine.maintenance().path_eraser().apply(&app.context(), &plan)
     })?;
     if ui.wants_json() {
         print_plan(ui, &plan, Some(&done))?;

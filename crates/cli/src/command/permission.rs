@@ -6,7 +6,7 @@ use turnstone_core::permission::{
     GateCaller, GatedOperation, PermissionRule, RuleAction, RuleExplanation, decide_gate,
 };
 use turnstone_core::redact::redact_text;
-use turnstone_engine::{EffectiveRules, PermissionError, RuleSubject};
+use turnstone_engine::{EffectiveRules, PermissionError, RuleScope};
 use turnstone_store::WriteOutcome;
 
 use super::todo::find_session_or_newest;
@@ -232,11 +232,11 @@ fn explain(
     let session = find_session_or_newest(app, &engine, &ctx, session)?;
     let rules = engine.permissions().rules();
     let rules = match &session {
-        Some(id) => rules.resolve(&ctx, RuleSubject::Session { session: id, agent })?,
+        Some(id) => rules.resolve(&ctx, RuleScope::Session { session: id, agent })?,
         None => {
             let directory = app.directory()?;
             let roots = [ProjectLocation::find(&engine, &ctx, directory)?.root];
-            rules.resolve(&ctx, RuleSubject::Directory { directory, roots: &roots, agent })?
+            rules.resolve(&ctx, RuleScope::Directory { directory, roots: &roots, agent })?
         }
     };
     if let Some(gate) = GatedOperation::parse(permission) {

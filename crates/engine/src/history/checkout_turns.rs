@@ -253,7 +253,11 @@ impl CheckoutTurns {
     /// # Errors
     ///
     /// The database cannot be read.
-    pub fn list_sessions(&self, ctx: &Context, scope: &CheckoutScope) -> Result<Vec<SessionId>> {
+    pub fn list_sessions_with_undo(
+        &self,
+        ctx: &Context,
+        scope: &CheckoutScope,
+    ) -> Result<Vec<SessionId>> {
         let sessions =
             self.store.read(ctx, |r| r.operations().sessions_with_undo(&scope.project))?;
         let here = sessions.into_iter().filter(|(_, directory, _)| scope.contains(directory));

@@ -219,7 +219,7 @@ impl SessionChanges {
         }
         let mut own = BTreeMap::new();
         for (store, rows) in by_store {
-            let (_, claims) = self.list_overlapping_claims(ctx, store, &rows)?;
+            let (_, claims) = self.list_concurrent_change_sets(ctx, store, &rows)?;
             for row in rows {
                 own.insert(row.set.id.clone(), find_own_paths(&row.set.id, &claims));
             }
@@ -271,7 +271,7 @@ impl SessionChanges {
     /// among them: their paths are named as in this root.
     ///
     /// A copy of a change set in a fork makes no further claim: it is the same one.
-    pub(crate) fn list_overlapping_claims(
+    pub(crate) fn list_concurrent_change_sets(
         &self,
         ctx: &Context,
         store: &str,

@@ -79,7 +79,7 @@ impl SessionRecovery {
         let turns = self.store.read(ctx, |r| r.turns().list(&set.session))?;
         let runs = turns.iter().any(|turn| turn.id == set.turn && turn.state.is_open());
         // Processes that outlived their command may go on for days.
-        if runs || self.traces.is_recorded_further(row)? {
+        if runs || self.traces.is_continued_window_running(row)? {
             return Ok(None);
         }
         if row.continues.is_none() {

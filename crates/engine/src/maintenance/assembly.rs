@@ -8,8 +8,8 @@ use turnstone_store::Store;
 use crate::captures::Captures;
 use crate::history::History;
 use crate::id_generator::IdGenerator;
-use crate::maintenance::deletion::SessionErasure;
-use crate::maintenance::forget::PathErasure;
+use crate::maintenance::deletion::SessionEraser;
+use crate::maintenance::forget::PathEraser;
 use crate::maintenance::scheduled_maintenance::Maintenance;
 use crate::permissions::Permissions;
 
@@ -23,7 +23,7 @@ pub(crate) fn assemble(
     data: &Path,
 ) -> Maintenance {
     let snapshots = captures.snapshots.clone();
-    let path_erasure = PathErasure {
+    let path_eraser = PathEraser {
         store: store.clone(),
         id_generator: ids.clone(),
         snapshots: snapshots.clone(),
@@ -31,7 +31,7 @@ pub(crate) fn assemble(
         data: data.to_owned(),
         traces: captures.traces.clone(),
     };
-    let session_erasure = SessionErasure {
+    let session_eraser = SessionEraser {
         store: store.clone(),
         snapshots: snapshots.clone(),
         pins: captures.pins.clone(),
@@ -48,9 +48,9 @@ pub(crate) fn assemble(
         recovery: history.recovery.clone(),
         operations: history.operations.clone(),
         copies: history.forks().copies.clone(),
-        path_erasure,
+        path_eraser,
         output_folder: data.join("output"),
         traces: captures.traces.clone(),
-        session_erasure,
+        session_eraser,
     }
 }

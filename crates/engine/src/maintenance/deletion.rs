@@ -51,7 +51,7 @@ pub struct RetainedCopies {
 
 /// Removes what deleted sessions held from captures, database, search and output.
 #[derive(Clone)]
-pub struct SessionErasure {
+pub struct SessionEraser {
     pub(crate) store: Arc<Store>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
     pub(crate) pins: CaptureRetention,
@@ -61,7 +61,7 @@ pub struct SessionErasure {
     pub(crate) running: Arc<Mutex<()>>,
 }
 
-impl SessionErasure {
+impl SessionEraser {
     /// The deletions that are not finished.
     ///
     /// # Errors

@@ -52,7 +52,7 @@ impl Maintenance {
             done.finished.extend(self.operations.finish_interrupted(ctx, &session)?);
         }
         done.finished.extend(self.eviction.finish_interrupted(ctx)?);
-        self.path_erasure.finish_interrupted(ctx)?;
+        self.path_eraser.finish_interrupted(ctx)?;
         done.removed = self.copies.remove_abandoned(ctx)?;
         Ok(done)
     }

@@ -19,8 +19,8 @@ use crate::error::Result;
 use crate::history::fork::SessionCopies;
 use crate::history::session_recovery::SessionRecovery;
 use crate::history::undo::OperationRunner;
-use crate::maintenance::deletion::SessionErasure;
-use crate::maintenance::forget::PathErasure;
+use crate::maintenance::deletion::SessionEraser;
+use crate::maintenance::forget::PathEraser;
 use crate::maintenance::recover::RecoveryReport;
 
 /// About how many bytes are copied at the end of a command: done in less than a second.
@@ -50,17 +50,17 @@ pub struct Maintenance {
     pub(crate) recovery: SessionRecovery,
     pub(crate) operations: OperationRunner,
     pub(crate) copies: SessionCopies,
-    pub(crate) path_erasure: PathErasure,
+    pub(crate) path_eraser: PathEraser,
     pub(crate) output_folder: PathBuf,
     pub(crate) traces: TraceFiles,
-    pub(crate) session_erasure: SessionErasure,
+    pub(crate) session_eraser: SessionEraser,
 }
 
 impl Maintenance {
     /// Forgetting: removes the bytes of paths from captures, database and output.
     #[must_use]
-    pub fn path_erasure(&self) -> &PathErasure {
-        &self.path_erasure
+    pub fn path_eraser(&self) -> &PathEraser {
+        &self.path_eraser
     }
 
     /// The roots that this process watches.
@@ -71,8 +71,8 @@ impl Maintenance {
 
     /// Removes what deleted sessions held.
     #[must_use]
-    pub fn session_erasure(&self) -> &SessionErasure {
-        &self.session_erasure
+    pub fn session_eraser(&self) -> &SessionEraser {
+        &self.session_eraser
     }
 }
 

@@ -7,7 +7,7 @@ use turnstone_store::Context;
 
 use super::ask::PermissionOutcome;
 use super::gate::GateDecision;
-use super::rules::RuleSubject;
+use super::rules::RuleScope;
 use crate::error::Result;
 use crate::permissions::Permissions;
 
@@ -35,7 +35,7 @@ impl Permissions {
             None => self.id_generator.new_permission_id(ctx.now)?,
         };
         let ask = &self.path_origin(ctx, session)?.with_real_names(ask)?;
-        let rules = self.rules.resolve(ctx, RuleSubject::Session { session, agent })?;
+        let rules = self.rules.resolve(ctx, RuleScope::Session { session, agent })?;
         let asked = match rules.with_real_prefixes()?.decide(ask) {
             PermissionVerdict::Allowed => PermissionOutcome::Allowed,
             PermissionVerdict::Denied { rules } => PermissionOutcome::Denied(rules),

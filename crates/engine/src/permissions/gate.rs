@@ -14,7 +14,7 @@ use turnstone_store::{Actor, Context, SessionFilter, Store, Tx};
 use super::ask::build_request;
 use super::configured_rules::RuleSettings;
 use super::gate_request::{QuestionScope, build_gate_ask, request_id_of};
-use super::rules::{EffectiveRules, RuleSubject};
+use super::rules::{EffectiveRules, RuleScope};
 use crate::error::{EngineError, Result};
 use crate::id_generator::IdGenerator;
 use crate::permissions::PermissionRules;
@@ -116,7 +116,7 @@ impl OperationGates {
         act: (GatedOperation, &[String]),
     ) -> Result<()> {
         let session = self.find_session_to_ask_in(ctx, project)?;
-        let subject = RuleSubject::Project { project, directory, denials_of: session.as_ref() };
+        let subject = RuleScope::Project { project, directory, denials_of: session.as_ref() };
         let rules = self.rules.resolve(ctx, subject)?;
         let Some(session) = session else {
             return enforce_gate_without_session(ctx, &rules, act);

@@ -22,4 +22,4 @@ pub use gate::{GateDecision, GateRefusal};
 pub(crate) use path_names::is_link_circle;
 pub use path_names::resolve_path;
 pub use rules::PermissionRules;
-pub use rules::{EffectiveRules, RuleSubject};
+pub use rules::{EffectiveRules, RuleScope};

@@ -22,7 +22,7 @@ use crate::turns::newest_prompt::find_newest_prompt;
 
 /// Whose rules are wanted.
 #[derive(Clone, Copy, Debug)]
-pub enum RuleSubject<'a> {
+pub enum RuleScope<'a> {
     /// A tool or an operation of a session. The agent is the one that is named, else that of the newest
     /// prompt, else that of the session, else the configured default.
     Session {
@@ -189,13 +189,13 @@ impl PermissionRules {
     ///
     /// [`crate::EngineError::UnreadableRules`] if a configuration file cannot be understood: it may hold a
     /// denial; or the database refused.
-    pub fn resolve(&self, ctx: &Context, subject: RuleSubject<'_>) -> Result<EffectiveRules> {
+    pub fn resolve(&self, ctx: &Context, subject: RuleScope<'_>) -> Result<EffectiveRules> {
         match subject {
-            RuleSubject::Session { session, agent } => {
+            RuleScope::Session { session, agent } => {
                 let configured = self.read_configured(ctx, session, agent)?;
                 self.resolve_with_configured(ctx, session, &configured)
             }
-            RuleSubject::Project { project, directory, denials_of } => {
+            RuleScope::Project { project, directory, denials_of } => {
                 let roots = root_names(project);
                 let mut sources =
                     self.settings.read_rules((directory, &roots), RulesAgent::None)?;
@@ -208,7 +208,7 @@ impl PermissionRules {
                 sources.push((RuleSource::Approval, project.rules_in(directory, approved)));
                 Ok(EffectiveRules { sources })
             }
-            RuleSubject::Directory { directory, roots, agent } => {
+            RuleScope::Directory { directory, roots, agent } => {
                 let agent = agent.map_or(RulesAgent::Default, RulesAgent::Named);
                 let sources = self.settings.read_rules((directory, roots), agent)?;
                 Ok(EffectiveRules { sources })
@@ -222,7 +222,7 @@ impl PermissionRules {
     ///
     /// As [`Self::resolve`].
     pub fn effective(&self, ctx: &Context, session: &SessionId) -> Result<EffectiveRules> {
-        self.resolve(ctx, RuleSubject::Session { session, agent: None })
+        self.resolve(ctx, RuleScope::Session { session, agent: None })
     }
 
     /// The rules for a session that are not in the database.

@@ -7,7 +7,7 @@ use turnstone_core::permission::{RuleAction, list_hidden_tools, permission_of_to
 use turnstone_store::Context;
 
 use super::path_names::PathOrigin;
-use super::rules::{EffectiveRules, RuleSubject};
+use super::rules::{EffectiveRules, RuleScope};
 use crate::error::{EngineError, Result};
 use crate::permissions::Permissions;
 
@@ -46,7 +46,7 @@ impl Permissions {
         tool: &str,
         (permission, paths): (&str, &[PathBuf]),
     ) -> Result<()> {
-        let subject = RuleSubject::Session { session, agent: None };
+        let subject = RuleScope::Session { session, agent: None };
         let rules = self.rules.resolve(ctx, subject)?.with_real_prefixes()?;
         if !list_hidden_tools(&[tool], &rules.layers()).is_empty() {
             return refuse_denied(&rules, permission_of_tool(tool), &["*".to_owned()]);
@@ -98,7 +98,7 @@ impl Permissions {
     /// # Errors
     ///
     /// As [`Self::check_tool`].
-    pub fn check_command(&self, ctx: &Context, subject: RuleSubject<'_>, line: &str) -> Result<()> {
+    pub fn check_command(&self, ctx: &Context, subject: RuleScope<'_>, line: &str) -> Result<()> {
         refuse_denied(&self.rules.resolve(ctx, subject)?, "bash", &[line.to_owned()])
     }
 }

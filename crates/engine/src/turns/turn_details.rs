@@ -67,7 +67,7 @@ impl Steps {
     /// # Errors
     ///
     /// As [`Self::set_todos`].
-    pub fn set_title(&self, ctx: &Context, turn: &Turn, title: String) -> Result<()> {
+    pub fn set_session_title(&self, ctx: &Context, turn: &Turn, title: String) -> Result<()> {
         let session = turn.session.clone();
         let write = move |tx: &Tx<'_>| {
             tx.sessions().update(&session, |session| {

@@ -42,18 +42,14 @@ fn deletion_killed_at_any_failpoint_is_finished_by_the_next_process() -> Fallibl
 
         let engine = open(data.path())?;
         assert_eq!(
-            engine.maintenance().session_erasure().pending_deletions(&ctx())?.len(),
+            engine.maintenance().session_eraser().pending_deletions(&ctx())?.len(),
             1,
             "{point}"
         );
-        engine.maintenance().session_erasure().finish_deletions(&ctx())?;
+        engine.maintenance().session_eraser().finish_deletions(&ctx())?;
 
         assert_eq!(find_marker(&data.join("data"), MARKER)?, [""; 0], "{point}");
-        assert_eq!(
-            engine.maintenance().session_erasure().pending_deletions(&ctx())?,
-            [],
-            "{point}"
-        );
+        assert_eq!(engine.maintenance().session_eraser().pending_deletions(&ctx())?, [], "{point}");
         let wrong = engine.store().maintenance().verify_projections()?;
         assert!(wrong.is_empty(), "{point}: {wrong:?}");
         let handle = engine.snapshots().open(&data.join("work"), ctx().now)?;
@@ -75,9 +71,9 @@ fn interrupted_store_removal_is_finished_with_the_deletion() -> Fallible {
     assert!(!find_marker(&data.join("data/store"), MARKER)?.is_empty());
 
     let engine = open(data.path())?;
-    engine.maintenance().session_erasure().finish_deletions(&ctx())?;
+    engine.maintenance().session_eraser().finish_deletions(&ctx())?;
 
     assert_eq!(find_marker(&data.join("data"), MARKER)?, [""; 0]);
-    assert_eq!(engine.maintenance().session_erasure().pending_deletions(&ctx())?, []);
+    assert_eq!(engine.maintenance().session_eraser().pending_deletions(&ctx())?, []);
     Ok(())
 }

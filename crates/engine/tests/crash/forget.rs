@@ -62,7 +62,7 @@ fn forget_killed_at_any_failpoint_is_resumed() -> Fallible {
         let engine = open(data.path())?;
 
         assert_eq!(grep(&data.join("data"))?, [""; 0], "{point}");
-        let plan = engine.maintenance().path_erasure().plan(
+        let plan = engine.maintenance().path_eraser().plan(
             &ctx(),
             &data.join("work"),
             &[".env".to_owned()],

@@ -105,14 +105,14 @@ fn forgotten_bytes_are_gone_and_undo_reports_uncovered() {
     let plan = case
         .engine
         .maintenance()
-        .path_erasure()
+        .path_eraser()
         .plan(&ctx(), &case.root(), &patterns)
         .expect("a plan");
     assert_eq!((plan.sessions.len(), plan.sessions[0].turns.len()), (1, 1));
     assert_eq!((plan.captured.versions.len(), plan.outputs.len()), (2, 1), "{plan:?}");
     assert!(plan.captured.captures >= 3 && plan.ledger.values == 2 && plan.ledger.texts == 1);
     assert!(!objects(&case).is_empty(), "a plan changes nothing");
-    let done = case.engine.maintenance().path_erasure().apply(&ctx(), &plan).expect("forgets");
+    let done = case.engine.maintenance().path_eraser().apply(&ctx(), &plan).expect("forgets");
 
     assert_eq!((done.captures, done.ledger), (plan.captured.captures, plan.ledger));
     assert_eq!(grep(&data), [""; 0]);
@@ -150,16 +150,16 @@ fn forget_is_idempotent_and_accepts_no_match() {
         let patterns: Vec<String> = patterns.iter().map(|it| (*it).to_owned()).collect();
         case.engine
             .maintenance()
-            .path_erasure()
+            .path_eraser()
             .plan(&ctx(), &case.root(), &patterns)
             .expect("a plan")
     };
     assert!(plan(&["nothing-like-it"]).is_empty());
     let first = plan(&["conf/"]);
-    case.engine.maintenance().path_erasure().apply(&ctx(), &first).expect("forgets");
+    case.engine.maintenance().path_eraser().apply(&ctx(), &first).expect("forgets");
     let again = plan(&["conf/"]);
     assert!(again.captured.versions.is_empty() && again.ledger.events == 0, "{again:?}");
-    case.engine.maintenance().path_erasure().apply(&ctx(), &again).expect("forgets");
+    case.engine.maintenance().path_eraser().apply(&ctx(), &again).expect("forgets");
     // What is captured afterwards is a version of its own.
     let turn = case.begin(&session);
     case.edit(&turn, "conf/.env", Some("clean enough\n"));

@@ -66,13 +66,13 @@ fn captures_of_deleted_session_go_at_once() {
     case.engine.store().delete_session(&ctx(), &gone).expect("deletes");
 
     let report =
-        case.engine.maintenance().session_erasure().finish_deletions(&ctx()).expect("finishes");
+        case.engine.maintenance().session_eraser().finish_deletions(&ctx()).expect("finishes");
 
     assert_eq!((report.sessions, report.unreachable_stores), (vec![gone], Vec::new()));
     assert_eq!((groups(), reads()), (vec!["ses_kept".to_owned()], 0));
     assert_eq!(forced(), r#"["f"]"#, "names of files go, too");
     assert_eq!(
-        case.engine.maintenance().session_erasure().pending_deletions(&ctx()).expect("reads"),
+        case.engine.maintenance().session_eraser().pending_deletions(&ctx()).expect("reads"),
         []
     );
     let verified = case
@@ -98,7 +98,7 @@ fn copies_are_named_over_deleted_forks() {
     let first = fork(&original);
     let second = fork(&first);
     let third = fork(&second);
-    let erasure = case.engine.maintenance().session_erasure();
+    let erasure = case.engine.maintenance().session_eraser();
     let copies = |deleted: &[turnstone_core::id::SessionId]| {
         let mut forks = erasure.find_retained_copies(&ctx(), deleted).expect("reads").forks;
         forks.sort_unstable();

@@ -290,11 +290,11 @@ fn forget_passes_forget_and_revert_gates() {
     let plan = case
         .engine
         .maintenance()
-        .path_erasure()
+        .path_eraser()
         .plan(&ctx(), &case.root(), &patterns)
         .expect("a plan");
     let tool = ctx().with_role(CallerRole::Tool);
-    let asked = case.engine.maintenance().path_erasure().apply(&tool, &plan);
+    let asked = case.engine.maintenance().path_eraser().apply(&tool, &plan);
     assert!(
         matches!(asked, Err(EngineError::PermissionPending { gate: GatedOperation::Forget, .. })),
         "{asked:?}"
@@ -302,7 +302,7 @@ fn forget_passes_forget_and_revert_gates() {
     for name in ["forget", "revert"] {
         let rule = PermissionRule::new(name, "*", RuleAction::Deny);
         case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
-        let refused = case.engine.maintenance().path_erasure().apply(&ctx(), &plan);
+        let refused = case.engine.maintenance().path_eraser().apply(&ctx(), &plan);
         assert!(
             matches!(refused, Err(EngineError::PermissionRefused { .. })),
             "{name}: {refused:?}"
@@ -312,12 +312,12 @@ fn forget_passes_forget_and_revert_gates() {
     let again = case
         .engine
         .maintenance()
-        .path_erasure()
+        .path_eraser()
         .plan(&ctx(), &case.root(), &patterns)
         .expect("a plan");
     assert_eq!(again.captured.versions.len(), plan.captured.versions.len(), "nothing is forgotten");
     assert!(
-        case.engine.maintenance().path_erasure().apply(&ctx(), &plan).expect("forgotten").captures
+        case.engine.maintenance().path_eraser().apply(&ctx(), &plan).expect("forgotten").captures
             > 0
     );
 }
@@ -329,7 +329,7 @@ fn forget_asks_for_every_matching_path() {
     case.turn(&session, ".env", Some("SECRET_TOKEN=abcdefgh\n"));
     case.turn(&session, "build/x", Some("generated long ago\n"));
     let plan = |pattern: &str| {
-        case.engine.maintenance().path_erasure().plan(&ctx(), &case.root(), &[pattern.to_owned()])
+        case.engine.maintenance().path_eraser().plan(&ctx(), &case.root(), &[pattern.to_owned()])
     };
     for bad in ["build/x\n.env", "", "  ", "#", "!.env"] {
         let refused = plan(bad);
@@ -339,11 +339,11 @@ fn forget_asks_for_every_matching_path() {
     case.engine.permissions().rules().set(&ctx(), &project(), &rule).expect("stored");
     let wildcard = plan(".en?").expect("a plan");
     assert_eq!(wildcard.paths.iter().collect::<Vec<_>>(), [".env"]);
-    let refused = case.engine.maintenance().path_erasure().apply(&ctx(), &wildcard);
+    let refused = case.engine.maintenance().path_eraser().apply(&ctx(), &wildcard);
     assert!(matches!(refused, Err(EngineError::PermissionRefused { .. })), "{refused:?}");
     case.engine
         .maintenance()
-        .path_erasure()
+        .path_eraser()
         .apply(&ctx(), &plan("build").expect("a plan"))
         .expect("another path");
 }

@@ -201,7 +201,7 @@ async fn remove(
             let deleted = app.engine().projects().delete_session(ctx, id)?.sessions;
             let mut headers = HeaderMap::new();
             if waits {
-                let erasure = app.engine().maintenance().session_erasure();
+                let erasure = app.engine().maintenance().session_eraser();
                 erasure.finish_deletions(ctx).map_err(|error| {
                     app.in_flight().deletion_signal.notify_one();
                     ApiError::erasure_pending(id, &error)

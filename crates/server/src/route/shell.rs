@@ -5,7 +5,7 @@ use axum::{Json, Router};
 use turnstone_core::id::{MessageId, SessionId};
 use turnstone_core::model::Session;
 use turnstone_core::permission::CallerRole;
-use turnstone_engine::{CommandExecution, RuleSubject, ShellCommandOrigin};
+use turnstone_engine::{CommandExecution, RuleScope, ShellCommandOrigin};
 use turnstone_store::Context;
 
 use super::diff::publish_diff;
@@ -79,7 +79,7 @@ fn begin_shell(
     let session = app.engine().store().read(ctx, |r| r.sessions().get(id))?;
     // What a person types is not judged by the rules for tools, as in OpenCode.
     if ctx.role != CallerRole::Person {
-        let subject = RuleSubject::Session { session: id, agent: line.wanted.agent.as_deref() };
+        let subject = RuleScope::Session { session: id, agent: line.wanted.agent.as_deref() };
         app.engine().permissions().check_command(ctx, subject, &line.command)?;
     }
     let place = find_project_directory(app, ctx, std::path::Path::new(&session.directory))?;

@@ -26,7 +26,7 @@ const FORMER_ROOTS_FILE: &str = "former-roots.json";
 const RESTORED_NANOS: i64 = 2_000_000_000;
 
 /// The root a directory belongs to, open, and where in it the directory is.
-pub(super) struct ResolvedRoot {
+pub(super) struct ScopedWorktree {
     pub(super) worktree: Worktree,
     pub(super) scope: Option<RelPath>,
 }
@@ -148,7 +148,7 @@ impl StoreRegistry {
         directory: &Path,
         policy: &RootPolicy,
         known: &StoreRoots,
-    ) -> Result<ResolvedRoot, RegistryError> {
+    ) -> Result<ScopedWorktree, RegistryError> {
         let unusable = |source| RootError::Unusable { path: directory.to_owned(), source };
         let real = fs_err::canonicalize(directory).map_err(unusable)?;
         // A home that is itself a checkout is no reason to capture all of it for one folder in it.
@@ -166,7 +166,7 @@ impl StoreRegistry {
             true => None,
             false => Some(RelPath::new(below).map_err(inside)?),
         };
-        Ok(ResolvedRoot { worktree, scope })
+        Ok(ScopedWorktree { worktree, scope })
     }
 }
 

@@ -10,7 +10,7 @@ use turnstone_core::model::FileIdentity;
 use turnstone_core::time::EpochMillis;
 
 use super::RootIdentity;
-use super::root_resolution::ResolvedRoot;
+use super::root_resolution::ScopedWorktree;
 use super::store_lookup::{StoreMatch, StoreRootState, closest_known_root, match_store};
 use super::store_record::{
     RegistryError, RegistryIndex, StoreId, StoreRecord, TEMP_PREFIX, create_private_dir,
@@ -96,7 +96,7 @@ impl StoreRegistry {
         policy: &RootPolicy,
     ) -> Result<Option<(StoreLocation, Worktree)>, RegistryError> {
         let known = self.load_roots()?;
-        let ResolvedRoot { worktree, scope } = self.resolve_root(directory, policy, &known)?;
+        let ScopedWorktree { worktree, scope } = self.resolve_root(directory, policy, &known)?;
         let facts = RootIdentity::read_from(&worktree);
         let found = match_store(&facts, &known, |id, facts| self.root_state(id, facts));
         let (id, link) = match found {
@@ -185,7 +185,7 @@ impl StoreRegistry {
         now: EpochMillis,
     ) -> Result<(StoreLocation, Worktree), RegistryError> {
         let known = self.load_roots()?;
-        let ResolvedRoot { worktree, scope } = self.resolve_root(directory, policy, &known)?;
+        let ScopedWorktree { worktree, scope } = self.resolve_root(directory, policy, &known)?;
         let facts = RootIdentity::read_from(&worktree);
         // Most of the time nothing is new, and no lock is needed.
         let in_place = |_: &StoreId, _: &RootIdentity| StoreRootState::InPlace;

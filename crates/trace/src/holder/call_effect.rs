@@ -35,7 +35,7 @@ pub(crate) fn attribute_kind(of_owner: bool) -> TouchKind {
 }
 
 /// Whether `open` follows a final link; `None` if these flags change nothing that has a name.
-pub(crate) fn link_of_open(flags: u64) -> Option<FinalLink> {
+pub(crate) fn final_link_of_writing_open(flags: u64) -> Option<FinalLink> {
     let has = |flag: i32| flags & flag as u64 == flag as u64;
     let writes = flags & u64::from(crate::filter::WRITING_FLAGS) != 0;
     if !writes || has(libc::O_PATH) || has(libc::O_TMPFILE) {
@@ -64,7 +64,7 @@ mod tests {
 
     #[test]
     fn open_follows_links_unless_it_may_not() {
-        let link = |flags: i32| link_of_open(flags as u64);
+        let link = |flags: i32| final_link_of_writing_open(flags as u64);
         assert_eq!(link(libc::O_RDONLY), None);
         assert_eq!(link(libc::O_PATH | libc::O_RDWR), None);
         assert_eq!(link(libc::O_TMPFILE | libc::O_RDWR), None);

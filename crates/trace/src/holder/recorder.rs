@@ -8,11 +8,11 @@ use std::sync::atomic::Ordering;
 use rustix::fs::FileType;
 
 use crate::call::{CallRequest, Notification, PathArgument};
+use crate::holder::blocked_calls::{BlockedCalls, BlockedPath};
 use crate::holder::call_effect::{
-    attribute_kind, gives_rights, kind_of_creation, link_of_open, unlocated_touch,
+    attribute_kind, final_link_of_writing_open, gives_rights, kind_of_creation, unlocated_touch,
 };
 use crate::holder::caller_memory::{MemoryError, read_memory, read_path};
-use crate::holder::pending_attempts::{BlockedPath, PendingAttempts};
 use crate::holder::trace_writer::TraceWriter;
 use crate::kernel::listener::Listener;
 use crate::kernel::shared_state::SharedState;
@@ -46,7 +46,7 @@ type Recorded<T> = Result<T, Unrecorded>;
 pub(crate) struct CallRecorder {
     resolver: PathResolver,
     pub(crate) writer: TraceWriter,
-    pending: PendingAttempts,
+    pending: BlockedCalls,
     state: &'static SharedState,
 }
 
@@ -63,7 +63,7 @@ impl CallRecorder {
         writer: TraceWriter,
         state: &'static SharedState,
     ) -> Self {
-        Self { resolver, writer, pending: PendingAttempts::default(), state }
+        Self { resolver, writer, pending: BlockedCalls::default(), state }
     }
 
     /// Writes what a waiting call may change. When this returns, the call may go on.
@@ -71,7 +71,7 @@ impl CallRecorder {
         let may_differ = self.state.views_differ.load(Ordering::SeqCst);
         let view = CallerView::of(notification.pid, may_differ);
         let call = WaitingCall { notification, listener, view };
-        self.pending.forget_thread(notification.pid);
+        self.pending.forget_previous_calls(notification.pid);
         let request = notification.request();
         match self.record_request(&call, request) {
             Ok(()) | Err(Unrecorded::Nothing) => {}
@@ -166,7 +166,7 @@ impl CallRecorder {
     /// Writes touches, and those that become possible by them.
     fn write_touches(&mut self, mut touches: Vec<(u32, Touch)>) {
         while let Some((thread, touch)) = touches.pop() {
-            touches.extend(self.pending.take_unblocked(thread, &touch.kind, &touch.path));
+            touches.extend(self.pending.take_unblocked_by(thread, &touch.kind, &touch.path));
             self.writer.write_touch(touch);
         }
     }
@@ -219,7 +219,7 @@ impl CallRecorder {
         path: PathArgument,
         flags: u64,
     ) -> Recorded<()> {
-        let Some(link) = link_of_open(flags) else { return Ok(()) };
+        let Some(link) = final_link_of_writing_open(flags) else { return Ok(()) };
         let location = self.locate(call, path, link)?;
         self.write_open(call, &location, flags)
     }
@@ -240,7 +240,7 @@ impl CallRecorder {
         let (words, _) = how.as_chunks::<8>();
         let [flags, _, resolve] = words else { return Ok(()) };
         let (flags, resolve) = (u64::from_ne_bytes(*flags), u64::from_ne_bytes(*resolve));
-        let Some(link) = link_of_open(flags) else { return Ok(()) };
+        let Some(link) = final_link_of_writing_open(flags) else { return Ok(()) };
         if resolve & RESOLVE_IN_ROOT == 0 {
             let location = self.locate(call, argument, link)?;
             return self.write_open(call, &location, flags);

@@ -1,7 +1,7 @@
 //! Blocks that begin and end with the wanted lines, and differ in between.
 
-use super::line_window::{TextLines, WantedLines};
 use super::similarity::{as_f64, line_similarity};
+use super::text_lines::{TextLines, WantedLines};
 
 /// The fewest wanted lines: two anchors and something in between.
 const MIN_LINES: usize = 3;

@@ -2,9 +2,9 @@
 
 mod anchored_block;
 mod edit_tool;
-mod line_window;
 mod replacement;
 mod similarity;
 mod strategy;
+mod text_lines;
 
 pub use edit_tool::EditTool;

@@ -1,7 +1,7 @@
 //! Ways to find what a model means, from exact to lenient. Each proposes stretches of the file.
 
 use super::anchored_block::{find_context_blocks, find_similar_block};
-use super::line_window::{TextLines, WantedLines};
+use super::text_lines::{TextLines, WantedLines};
 
 /// A way to find stretches of a file that a wanted text may mean.
 pub(super) type FindStrategy = for<'f> fn(&'f str, &'f str) -> Vec<&'f str>;

@@ -9,7 +9,7 @@ use turnstone_core::model::{Session, SessionStatus};
 use turnstone_core::permission::CallerRole;
 use turnstone_engine::{
     ClosedCall, CommandEnd, CommandExecution, ContinuableSession, Engine, EngineError,
-    ExecutionResult, NewSession, RuleSubject, SnapshotAccess, WorktreeRequest,
+    ExecutionResult, NewSession, RuleScope, SnapshotAccess, WorktreeRequest,
 };
 use turnstone_store::Context;
 
@@ -378,8 +378,8 @@ fn check_tool_command(
     };
     let roots = [ProjectLocation::find(engine, ctx, directory)?.root];
     let subject = match &above {
-        Some(session) => RuleSubject::Session { session, agent: None },
-        None => RuleSubject::Directory { directory, roots: &roots, agent: None },
+        Some(session) => RuleScope::Session { session, agent: None },
+        None => RuleScope::Directory { directory, roots: &roots, agent: None },
     };
     Ok(engine.permissions().check_command(ctx, subject, line)?)
 }
@@ -393,7 +393,7 @@ fn warn_unreadable_rules(
     directory: &Path,
 ) -> Result<(), CliError> {
     let roots = [ProjectLocation::find(engine, ctx, directory)?.root];
-    let subject = RuleSubject::Directory { directory, roots: &roots, agent: None };
+    let subject = RuleScope::Directory { directory, roots: &roots, agent: None };
     if let Err(error) = engine.permissions().rules().resolve(ctx, subject) {
         let (mark, error) = (apply_style(WARNING_STYLE, "turnstone:"), CliError::from(error));
         ui.print_note(&format!("{mark} {}", text::sanitize_line(&error.to_string())));

@@ -31,7 +31,7 @@ const MIN_WIDTH: usize = 40;
 const MAX_NAMED_TURNS: usize = 3;
 
 /// What all entries are printed with.
-pub(super) struct LogLayout {
+pub(super) struct LogPrintContext {
     now: EpochMillis,
     /// Sessions by ID.
     sessions: BTreeMap<SessionId, Session>,
@@ -40,7 +40,7 @@ pub(super) struct LogLayout {
     operation_id_length: usize,
 }
 
-impl LogLayout {
+impl LogPrintContext {
     /// Reads the sessions of the entries, and finds how many characters tell the IDs apart.
     ///
     /// # Errors
@@ -96,7 +96,7 @@ fn line_width(ui: &Ui) -> usize {
 /// Prints entries, newest first, below the sessions they belong to; of a named session also its forks.
 pub(super) fn print_log(
     ui: &mut Ui,
-    layout: &LogLayout,
+    layout: &LogPrintContext,
     named: Option<(&Session, &[LogFork])>,
     entries: &[LogEntry],
 ) -> Result<(), CliError> {
@@ -181,7 +181,7 @@ fn format_line_counts(turn: &LogTurn) -> LineTotals {
     LineTotals { styled: format!("  {files}, {plus} {minus}"), plain_width }
 }
 
-fn print_turn(ui: &mut Ui, layout: &LogLayout, turn: &LogTurn) -> Result<(), CliError> {
+fn print_turn(ui: &mut Ui, layout: &LogPrintContext, turn: &LogTurn) -> Result<(), CliError> {
     let is_undone = turn.is_behind_head
         || (!turn.files.is_empty() && turn.files.iter().all(|file| file.undone));
     print_turn_heading(ui, layout, turn, is_undone)?;
@@ -231,7 +231,7 @@ fn print_traces(ui: &mut Ui, turn: &LogTurn) -> Result<(), CliError> {
 /// Number, ID, time, state and totals of a turn.
 fn print_turn_heading(
     ui: &mut Ui,
-    layout: &LogLayout,
+    layout: &LogPrintContext,
     turn: &LogTurn,
     is_undone: bool,
 ) -> Result<(), CliError> {
@@ -304,7 +304,7 @@ fn print_file(
 
 fn print_operation(
     ui: &mut Ui,
-    layout: &LogLayout,
+    layout: &LogPrintContext,
     operation: &LogOperation,
 ) -> Result<(), CliError> {
     let when = time_format::format_local_time(operation.time.0, layout.now);

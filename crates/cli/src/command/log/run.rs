@@ -9,7 +9,7 @@ use turnstone_engine::Engine;
 use turnstone_store::{Context, ProjectTurnRow};
 
 use super::log_entries::{self, LogEntry, LogFork, LogRange};
-use super::log_output::{self, LogLayout};
+use super::log_output::{self, LogPrintContext};
 use super::turn_numbers::{self, TurnNumbers};
 use crate::app::CliApp;
 use crate::command::fork::origin_json;
@@ -79,7 +79,7 @@ pub(crate) fn run(ui: &mut Ui, app: &CliApp, args: &LogArgs) -> Result<ProgramEx
         ui.print_json(&log_json(&engine, &ctx, &session, &entries, &forks)?)?;
         return Ok(ProgramExit::Ok);
     }
-    let layout = LogLayout::new(&engine, &ctx, app.now(), (&turns, &shown), &entries)?;
+    let layout = LogPrintContext::new(&engine, &ctx, app.now(), (&turns, &shown), &entries)?;
     let named = args.session.as_ref().map(|_| (&session, forks.as_slice()));
     log_output::print_log(ui, &layout, named, &entries)?;
     if older > 0 {

@@ -89,7 +89,7 @@ pub(super) fn run(ui: &mut Ui, app: &CliApp, args: &DeleteArgs) -> Result<Progra
     ui.print_note(&format!("deleted {}", number_format::format_counted(gone, "session")));
     finish_deletions(ui, app, &engine)?;
     let ids: Vec<SessionId> = plan.into_iter().map(|target| target.session.id).collect();
-    let copies = engine.maintenance().session_erasure().find_retained_copies(&ctx, &ids)?;
+    let copies = engine.maintenance().session_eraser().find_retained_copies(&ctx, &ids)?;
     print_unrevoked_shares(ui, &store.read(&ctx, |r| r.shares().list_unrevoked())?, &ids);
     for fork in &copies.forks {
         ui.print_note(&format!("kept: {fork} is a fork with its own copy"));
@@ -119,7 +119,7 @@ fn print_unrevoked_shares(ui: &mut Ui, shares: &[UnrevokedShare], deleted: &[Ses
 ///
 /// The sessions are deleted, and something of them is still on the disk.
 pub(crate) fn finish_deletions(ui: &mut Ui, app: &CliApp, engine: &Engine) -> Result<(), CliError> {
-    let erase = || engine.maintenance().session_erasure().finish_deletions(&app.context());
+    let erase = || engine.maintenance().session_eraser().finish_deletions(&app.context());
     let report = ui.with_spinner("removing data from the disk", erase).map_err(|error| {
         let what = format!("deleted, but some of the data is still on the disk: {error}");
         CliError::Refused { what, hint: Some("run `turnstone db compact`".to_owned()) }

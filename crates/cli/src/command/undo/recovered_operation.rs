@@ -49,7 +49,7 @@ impl RecoveredOperation {
             Some(session) => vec![session.clone()],
             None => {
                 let checkout = session_lookup::resolve_checkout(app, engine, ctx)?;
-                engine.history().checkout_turns().list_sessions(ctx, &checkout)?
+                engine.history().checkout_turns().list_sessions_with_undo(ctx, &checkout)?
             }
         };
         for session in sessions {

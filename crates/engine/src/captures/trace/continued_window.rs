@@ -26,7 +26,7 @@ impl TraceFiles {
     }
 
     /// Tells whether processes still run whose changes a continued window is about.
-    pub(crate) fn is_recorded_further(&self, row: &ChangeSetRow) -> io::Result<bool> {
+    pub(crate) fn is_continued_window_running(&self, row: &ChangeSetRow) -> io::Result<bool> {
         let Some(ended) = &row.continues else { return Ok(false) };
         if !self.exists(&row.set.id) && self.exists(ended) {
             // The process that ended the command was killed before it renamed the trace.

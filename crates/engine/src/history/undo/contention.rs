@@ -30,7 +30,8 @@ impl OperationPlanner {
         let undone: BTreeSet<ChangeId> =
             by_root.values().flatten().map(|row| row.set.id.clone()).collect();
         for (root, rows) in by_root {
-            let (all, claims) = self.changes.list_overlapping_claims(ctx, &root.store, &rows)?;
+            let (all, claims) =
+                self.changes.list_concurrent_change_sets(ctx, &root.store, &rows)?;
             let mut shared = find_contended(&undone, &claims);
             let mut meanwhile = find_concurrent_writes(&self.store, ctx, root, &rows)?;
             for path in meanwhile.keys() {

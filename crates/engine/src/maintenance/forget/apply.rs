@@ -12,7 +12,7 @@ use turnstone_store::{Context, RedactionReport, StoreError};
 
 use super::plan::{ForgetPlan, collect_lines};
 use crate::error::Result;
-use crate::maintenance::forget::PathErasure;
+use crate::maintenance::forget::PathEraser;
 
 /// What was forgotten.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -25,7 +25,7 @@ pub struct ForgetReport {
     pub outputs: usize,
 }
 
-impl PathErasure {
+impl PathEraser {
     /// Removes what a plan names. After a crash, [`crate::Maintenance::recover_all`] continues.
     ///
     /// # Errors

@@ -8,5 +8,5 @@ mod apply;
 mod plan;
 
 pub use apply::ForgetReport;
-pub use plan::PathErasure;
+pub use plan::PathEraser;
 pub use plan::{AffectedSession, ForgetPlan};

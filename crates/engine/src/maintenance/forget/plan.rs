@@ -68,7 +68,7 @@ impl ForgetPlan {
 
 /// Forgetting: removes the bytes of paths from captures, database and output.
 #[derive(Clone)]
-pub struct PathErasure {
+pub struct PathEraser {
     pub(crate) store: Arc<Store>,
     pub(crate) id_generator: Arc<IdGenerator>,
     pub(crate) snapshots: Arc<SnapshotHandles>,
@@ -77,7 +77,7 @@ pub struct PathErasure {
     pub(crate) traces: TraceFiles,
 }
 
-impl PathErasure {
+impl PathEraser {
     /// Says what would be forgotten of the root that holds `directory`; changes nothing.
     ///
     /// # Errors

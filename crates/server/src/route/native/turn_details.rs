@@ -119,7 +119,7 @@ async fn set_title(
     }
     let call = DriverCall::new(app, ctx, &path, headers)?;
     call.run(|app, ctx, held| {
-        Ok(app.engine().turns().steps().set_title(ctx, held.turn(), body.title)?)
+        Ok(app.engine().turns().steps().set_session_title(ctx, held.turn(), body.title)?)
     })
     .await
 }

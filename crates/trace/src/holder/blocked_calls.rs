@@ -25,7 +25,7 @@ pub(crate) struct BlockedPath {
 
 /// A call that waits for something to exist.
 #[derive(Debug)]
-struct PendingAttempt {
+struct BlockedCall {
     thread: u32,
     missing: PathBuf,
     /// What must exist for the call to succeed.
@@ -44,14 +44,14 @@ struct RecentCreation {
 
 /// The calls of one tree that another thread may make succeed.
 #[derive(Debug, Default)]
-pub(crate) struct PendingAttempts {
-    attempts: VecDeque<PendingAttempt>,
+pub(crate) struct BlockedCalls {
+    attempts: VecDeque<BlockedCall>,
     creations: VecDeque<RecentCreation>,
 }
 
-impl PendingAttempts {
+impl BlockedCalls {
     /// Forgets the calls of a thread that makes another one: they are over.
-    pub(crate) fn forget_thread(&mut self, thread: u32) {
+    pub(crate) fn forget_previous_calls(&mut self, thread: u32) {
         self.attempts.retain(|attempt| attempt.thread != thread);
         self.creations.retain(|creation| creation.thread != thread);
     }
@@ -65,7 +65,7 @@ impl PendingAttempts {
         needed: PathBuf,
         touches: Vec<Touch>,
     ) -> Vec<Touch> {
-        let mut attempt = PendingAttempt { thread, missing, needed, touches };
+        let mut attempt = BlockedCall { thread, missing, needed, touches };
         while let Some(made) = self.creations.iter().find(|made| made.path == attempt.missing) {
             if !attempt.advance(made.is_empty) {
                 return attempt.touches;
@@ -79,7 +79,7 @@ impl PendingAttempts {
     }
 
     /// Takes what can succeed now that a thread makes a path, with the thread whose call it is.
-    pub(crate) fn take_unblocked(
+    pub(crate) fn take_unblocked_by(
         &mut self,
         thread: u32,
         kind: &TouchKind,
@@ -105,7 +105,7 @@ impl PendingAttempts {
     }
 }
 
-impl PendingAttempt {
+impl BlockedCall {
     /// Goes on to the next component if what was missing is made as an empty directory; false if the call
     /// can succeed now.
     fn advance(&mut self, is_empty: bool) -> bool {
@@ -150,8 +150,8 @@ mod tests {
         Touch { kind, path, parent, target: None, sequence: 0, time: 0 }
     }
 
-    fn pending() -> PendingAttempts {
-        let mut pending = PendingAttempts::default();
+    fn pending() -> BlockedCalls {
+        let mut pending = BlockedCalls::default();
         let touches = pending.add(1, "/a".into(), "/a/b".into(), vec![touch("/a/b/c")]);
         assert!(touches.is_empty());
         pending
@@ -161,7 +161,7 @@ mod tests {
     fn attempt_waits_until_all_its_directories_exist() {
         let mut pending = pending();
         let mut make =
-            |path| pending.take_unblocked(2, &TouchKind::CreateDirectory, Path::new(path));
+            |path| pending.take_unblocked_by(2, &TouchKind::CreateDirectory, Path::new(path));
         assert!(make("/other").is_empty());
         assert!(make("/a").is_empty());
         assert_eq!(make("/a/b"), [(1, touch("/a/b/c"))]);
@@ -171,30 +171,30 @@ mod tests {
     #[test]
     fn moved_directory_may_hold_the_rest() {
         let kind = TouchKind::MoveTo { from: "/x".into() };
-        let unblocked = pending().take_unblocked(2, &kind, Path::new("/a"));
+        let unblocked = pending().take_unblocked_by(2, &kind, Path::new("/a"));
         assert_eq!(unblocked, [(1, touch("/a/b/c"))]);
     }
 
     #[test]
     fn attempt_is_over_when_its_thread_calls_again() {
         let mut pending = pending();
-        pending.forget_thread(2);
-        pending.forget_thread(1);
+        pending.forget_previous_calls(2);
+        pending.forget_previous_calls(1);
         let kind = TouchKind::MoveTo { from: "/x".into() };
-        assert!(pending.take_unblocked(2, &kind, Path::new("/a")).is_empty());
+        assert!(pending.take_unblocked_by(2, &kind, Path::new("/a")).is_empty());
     }
 
     #[test]
     fn directories_that_are_being_made_count_as_made() {
-        let mut pending = PendingAttempts::default();
-        let add = |pending: &mut PendingAttempts| {
+        let mut pending = BlockedCalls::default();
+        let add = |pending: &mut BlockedCalls| {
             pending.add(1, "/a".into(), "/a/b".into(), vec![touch("/a/b/c")])
         };
-        pending.take_unblocked(2, &TouchKind::CreateDirectory, Path::new("/a"));
+        pending.take_unblocked_by(2, &TouchKind::CreateDirectory, Path::new("/a"));
         assert!(add(&mut pending).is_empty());
-        pending.take_unblocked(3, &TouchKind::CreateDirectory, Path::new("/a/b"));
+        pending.take_unblocked_by(3, &TouchKind::CreateDirectory, Path::new("/a/b"));
         assert_eq!(add(&mut pending), [touch("/a/b/c")]);
-        pending.forget_thread(3);
+        pending.forget_previous_calls(3);
         assert!(add(&mut pending).is_empty());
     }
 
@@ -203,7 +203,7 @@ mod tests {
         let mut pending = pending();
         for thread in 0..2 * MAX_PENDING as u32 {
             pending.add(thread, "/n".into(), "/n".into(), Vec::new());
-            pending.take_unblocked(thread, &TouchKind::Create, Path::new("/m"));
+            pending.take_unblocked_by(thread, &TouchKind::Create, Path::new("/m"));
         }
         assert_eq!((pending.attempts.len(), pending.creations.len()), (MAX_PENDING, MAX_PENDING));
     }
