@@ -202,7 +202,7 @@ impl SnapshotStore {
 
     /// Makes sure that the root is still the directory that was opened. One that was deleted is recorded: a
     /// directory that is made at its path is its successor, and one that replaced a moved root is not.
-    fn check_root(&self) -> Result<(), RootError> {
+    pub(crate) fn check_root(&self) -> Result<(), RootError> {
         let checked = self.worktree.check_root();
         if checked.is_err() && self.worktree.is_deleted() {
             // Without the record a successor is refused until `project relink`.
@@ -399,7 +399,7 @@ fn capture_paths(
     named.skipped.extend(skipped);
     let coverage = CaptureCoverage {
         scope: CaptureScope::Named,
-        directories: Some(named.directories(&files)),
+        directories: Some(named.directories(files.iter().map(|(path, _)| path))),
         skipped: named.skipped.into_iter().collect(),
         absent: named.absent.into_iter().collect(),
         permissions: collect_permissions(&files),

@@ -48,6 +48,7 @@ mod verify;
 mod worktree;
 mod worktree_index;
 mod worktree_walk;
+mod written_capture;
 
 pub use bounded_file::{open_regular_file, read_bounded_file};
 pub use capture::{Capture, CaptureError, CaptureMode, CaptureOutcome};
@@ -91,7 +92,7 @@ pub use restore::{
     ConditionalWrite, ConflictReason, LoggedOperation, OperationAction, OperationLog,
     OperationRequest, PathState, RestoreConflict, RestoreError, RestoreOperationId,
     RestoreOperationIdError, RestorePlan, RestorePlanner, RestoreReport, RestoreRunner,
-    RestoreStep, TargetState,
+    RestoreStep, TargetState, WrittenPath,
 };
 pub use snapshot_handle::{
     BASELINE_GROUP, GcOutcome, GcRequest, SnapshotError, SnapshotHandle, SnapshotMaintenance,

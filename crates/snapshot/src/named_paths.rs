@@ -5,7 +5,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::coverage::CapturedDirectories;
 use crate::path::RelPath;
 use crate::path_image::UncoveredReason;
-use crate::stat_cache::CachedFile;
 use crate::worktree::{FileKind, FileStat, Worktree};
 
 /// What named paths are.
@@ -54,9 +53,11 @@ impl InspectedPaths {
     }
 
     /// The directories, as the coverage of a capture of `files` records them.
-    pub(crate) fn directories(&self, files: &[(RelPath, CachedFile)]) -> CapturedDirectories {
-        let in_tree: BTreeSet<RelPath> =
-            files.iter().flat_map(|(path, _)| path.ancestors()).collect();
+    pub(crate) fn directories<'p>(
+        &self,
+        files: impl Iterator<Item = &'p RelPath>,
+    ) -> CapturedDirectories {
+        let in_tree: BTreeSet<RelPath> = files.flat_map(RelPath::ancestors).collect();
         CapturedDirectories::collect(&self.folders, |folder| in_tree.contains(folder))
     }
 }

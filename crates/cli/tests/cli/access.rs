@@ -24,6 +24,7 @@ use Check::{Gate, Open, Person, Reads};
 
 /// The command, the check, and the arguments it is tried with.
 const ROWS: &[(&str, Check, &[&str])] = &[
+    ("approve", Person, &["per_1"]),
     ("auth list", Reads, &[]),
     ("auth remove", Person, &["anthropic"]),
     ("auth set", Person, &["anthropic"]),
@@ -47,6 +48,8 @@ const ROWS: &[(&str, Check, &[&str])] = &[
     ("jump", Gate, &["noon"]),
     ("log", Reads, &[]),
     ("man", Reads, &[]),
+    ("mcp forget", Person, &["demo"]),
+    ("mcp list", Reads, &[]),
     ("models", Reads, &[]),
     ("permission explain", Reads, &[]),
     ("permission list", Reads, &[]),
@@ -59,6 +62,7 @@ const ROWS: &[(&str, Check, &[&str])] = &[
     ("project relink", Gate, &["PROJECT", "."]),
     ("project remove", Gate, &["--yes", "PROJECT"]),
     ("redo", Gate, &[]),
+    ("run", Open, &[]),
     ("search", Reads, &[]),
     ("serve", Open, &[]),
     ("session abort", Open, &[]),

@@ -92,6 +92,7 @@ fn help_lists_every_command() {
     Usage: turnstone [OPTIONS] <COMMAND>
 
     Run agents and undo their changes:
+      run          Let the agent work on a prompt, and follow it here
       exec         Run any command as a turn that can be undone
       undo         Undo exactly what a turn did, and nothing else
       redo         Redo what was undone
@@ -113,6 +114,7 @@ fn help_lists_every_command() {
       worktree     Create, reset and remove git worktrees of this project
       project      List, relink and remove projects
       permission   List, explain, set and revoke permissions of agents
+      approve      Allow what an agent waits for
       forget       Permanently erase recorded file contents, such as a leaked secret
 
     Set up agents and models:

@@ -113,6 +113,8 @@ fn sweep_commands(session: &str, empty: &str, tree: &str) -> Vec<Vec<String>> {
         "permission|revoke|bash|NAME",
         "permission|pending",
         "permission|reply|NAME|once",
+        "approve",
+        "approve|NAME",
         "snapshot|track",
         "snapshot|list",
         "snapshot|show|TREE",
@@ -131,6 +133,9 @@ fn sweep_commands(session: &str, empty: &str, tree: &str) -> Vec<Vec<String>> {
         "worktree|list",
         "worktree|reset|sound|--dry-run",
         "worktree|remove|sound|--dry-run",
+        "run|--model|scripted/script.json|--auto|--thinking|NAME",
+        "run|--model|scripted/script.json|--format|json|NAME",
+        "run|--model|NAME|NAME",
         "undo|--dry-run",
         "undo",
         "redo",
@@ -155,6 +160,8 @@ fn sweep_commands(session: &str, empty: &str, tree: &str) -> Vec<Vec<String>> {
         "auth|set|NAME",
         "auth|list",
         "auth|remove|NAME",
+        "mcp|list",
+        "mcp|forget|NAME",
         "config|show",
         "config|check",
         "trust",
@@ -223,6 +230,12 @@ fn check_all_commands(
             "models": { HOSTILE_NAME: { "name": HOSTILE_NAME } } } },
         "shell": HOSTILE_NAME });
     fs_err::write(case.path("p/opencode.json"), config.to_string()).expect("written");
+    let call =
+        json!({ "tool": "bash", "input": { "command": "sh x", "description": HOSTILE_NAME } });
+    let named = json!({ "tool": HOSTILE_NAME, "input": { HOSTILE_NAME: HOSTILE_NAME } });
+    let answer = json!({ "text": HOSTILE_NAME });
+    let script = json!({ "turns": [[answer, call, named], [answer]], "without_tools": [answer] });
+    fs_err::write(case.path("p/script.json"), script.to_string()).expect("written");
     let (mut shown, mut seen) = (String::new(), Vec::new());
     for words in sweep_commands(&session, &empty, &tree) {
         let args: Vec<&str> =

@@ -146,6 +146,32 @@ fn save_between_compare_and_swap_is_kept() {
     assert_eq!(left.len(), 1, "no temporary name stays: {left:?}");
 }
 
+/// Proves R2, R15.
+#[test]
+fn save_right_after_a_write_is_not_the_turns() {
+    let case = EngineFixture::new();
+    let session = case.session("ses_a", None);
+    case.put("f", Some("one\ntwo\n3\n4\n5\n6\n"));
+    let turn = case.begin(&session);
+    read(&case, &session, "f");
+    let file = case.root().join("f");
+    let scenario = fail::FailScenario::setup();
+    let save =
+        move || fs_err::write(&file, "one\nTWO\n3\n4\n5\nsix, by a person\n").expect("saved");
+    fail::cfg_callback("engine::after_file_write", save).expect("set");
+
+    let closed = write(&case, &turn, "f", "one\nTWO\n3\n4\n5\n6\n").expect("written");
+
+    scenario.teardown();
+    assert_eq!(closed.changes.len(), 1);
+    let again = write(&case, &turn, "f", "mine");
+    assert!(matches!(again, Err(FileError::Stale { .. })), "it has not seen the save: {again:?}");
+    case.end(&turn);
+    let report = case.undo(&session, &UndoTarget::Last);
+    assert!(report.is_complete(), "{report:?}");
+    assert_eq!(case.read("f").as_deref(), Some("one\ntwo\n3\n4\n5\nsix, by a person\n"));
+}
+
 #[test]
 fn concurrent_edits_of_one_file_lose_nothing() {
     let case = EngineFixture::new();

@@ -33,4 +33,4 @@ pub(crate) use pending_plan::random_id;
 pub use plan::{RestoreError, RestorePlan, RestorePlanner, RestoreStep, TargetState};
 pub use report::{ConflictReason, RestoreConflict, RestoreReport};
 pub(crate) use tool_write::read_path_state;
-pub use tool_write::{ConditionalWrite, PathState};
+pub use tool_write::{ConditionalWrite, PathState, WrittenPath};

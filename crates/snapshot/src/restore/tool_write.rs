@@ -30,6 +30,30 @@ pub struct ConditionalWrite {
     pub bytes: Option<Vec<u8>>,
 }
 
+impl ConditionalWrite {
+    /// Returns what the path is once it is written.
+    ///
+    /// # Errors
+    ///
+    /// The bytes cannot be hashed.
+    pub fn written(&self) -> Result<WrittenPath, RestoreError> {
+        let image = target_of_write(self.expected, self.bytes.as_deref())?;
+        Ok(WrittenPath { path: self.path.clone(), image, bytes: self.bytes.clone() })
+    }
+}
+
+/// What a tool left at a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WrittenPath {
+    /// The file, below the root.
+    pub path: RelPath,
+    /// What it is.
+    pub image: PathImage,
+    /// Its bytes; nothing if the store has them, or if there is no file.
+    #[serde(with = "stored_form::optional_bytes")]
+    pub bytes: Option<Vec<u8>>,
+}
+
 /// What is at a path at this moment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PathState {

@@ -25,7 +25,8 @@ use crate::path::RelPath;
 use crate::pin_group::PinGroup;
 use crate::registry::{StoreId, StoreLocation, StoreRegistry};
 use crate::restore::{
-    ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport, TargetState,
+    ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport,
+    TargetState, WrittenPath,
 };
 use crate::snapshot_store::SnapshotStore;
 use crate::storage_budget::StorageBudget;
@@ -326,6 +327,21 @@ impl SnapshotHandle {
     ) -> Result<CaptureOutcome, SnapshotError> {
         let (group, paths) = (group.name().to_owned(), paths.iter().cloned().collect());
         self.request_capture(&StoreRequest::CaptureNamed { group, paths, keep, now }, now)
+    }
+
+    /// Captures paths as a tool left them, whatever is on the disk now.
+    ///
+    /// # Errors
+    ///
+    /// See [`SnapshotError`].
+    pub fn capture_written(
+        &self,
+        group: &PinGroup,
+        written: &[WrittenPath],
+        now: EpochMillis,
+    ) -> Result<CaptureOutcome, SnapshotError> {
+        let (group, written) = (group.name().to_owned(), written.to_vec());
+        self.request_capture(&StoreRequest::CaptureWritten { group, written, now }, now)
     }
 
     fn request_capture(

@@ -17,11 +17,12 @@ use crate::gc::GcReport;
 use crate::object_store::Oid;
 use crate::path::RelPath;
 use crate::restore::{
-    ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport, TargetState,
+    ConditionalWrite, OperationRequest, RestoreOperationId, RestorePlan, RestoreReport,
+    TargetState, WrittenPath,
 };
 
 /// The version of requests and responses; the owner refuses any other.
-pub(super) const PROTOCOL_VERSION: u32 = 6;
+pub(super) const PROTOCOL_VERSION: u32 = 7;
 
 /// A request, and who it is for.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -58,6 +59,12 @@ pub(super) enum StoreRequest {
         group: String,
         paths: Vec<RelPath>,
         keep: bool,
+        now: EpochMillis,
+    },
+    /// Capture what a tool wrote.
+    CaptureWritten {
+        group: String,
+        written: Vec<WrittenPath>,
         now: EpochMillis,
     },
     PlanRestore {

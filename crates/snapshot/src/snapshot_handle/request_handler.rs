@@ -42,6 +42,10 @@ pub(super) fn handle_request(
             let captured = store.capture_named(&PinGroup::new(group), &paths, *keep, *now)?;
             StoreResponse::Captured((&captured).into())
         }
+        StoreRequest::CaptureWritten { group, written, now } => {
+            let captured = store.capture_written(&PinGroup::new(group), written, *now)?;
+            StoreResponse::Captured((&captured).into())
+        }
         StoreRequest::PlanRestore { target, paths, keep_added, now } => {
             let plan = plan_restore(store, target, paths.as_deref(), *keep_added, *now)?;
             StoreResponse::Planned(Box::new(plan))

@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use turnstone_core::change::PathImage;
 use turnstone_core::id::{PartId, SessionId};
-use turnstone_snapshot::{ConditionalWrite, ConflictReason, PathState};
+use turnstone_snapshot::{ConditionalWrite, ConflictReason, PathState, SnapshotError, WrittenPath};
 use turnstone_store::Context;
 
 use super::error::FileError;
 use super::lock::{FileLock, try_lock_files};
 use super::read::{FileStamp, LocatedFile, make_stamp};
-use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls};
+use crate::tool_calls::tracked_call::{ClosedCall, ToolCalls, TrackedCall};
 use crate::turns::turn::Turn;
 
 /// What must be there before a file is written.
@@ -51,6 +51,20 @@ struct CheckedWrite {
     placed: LocatedFile,
     seen: PathState,
     read: FileStamp,
+}
+
+impl CheckedWrite {
+    fn conditional(&self, write: &FileWriteRequest) -> ConditionalWrite {
+        ConditionalWrite {
+            path: self.placed.relative.clone(),
+            expected: self.seen.image,
+            bytes: write.bytes.clone(),
+        }
+    }
+
+    fn is_refused(&self, refused: &[FileError]) -> bool {
+        refused.iter().any(|error| error_path(error) == Some(&self.placed.real))
+    }
 }
 
 impl ToolCalls {
@@ -111,18 +125,28 @@ impl ToolCalls {
         for (placed, write) in placed.into_iter().zip(writes) {
             ready.push(self.check_precondition(ctx, turn, placed, &write.expected)?);
         }
-        let call = self.open_named(ctx, turn, part, &files)?;
+        let mut call = self.open_named(ctx, turn, part, &files)?;
         fail::fail_point!("engine::before_file_write");
-        let written = self.swap_files(ctx, &call, &ready, writes);
+        let swapped = self.swap_files(ctx, &call, &ready, writes);
+        fail::fail_point!("engine::after_file_write");
+        if let Ok(refused) = &swapped {
+            call.written = list_written(&call, &ready, writes, refused)?;
+        }
         // In any case, the present state is recorded.
         let closed = self.close(ctx, turn, &call);
-        let (refused, closed) = (written?, closed?);
-        for one in &ready {
-            let is_left = refused.iter().any(|error| error_path(error) == Some(&one.placed.real));
-            if !is_left {
-                let now = make_stamp(&one.placed.read_state()?, ctx.now);
-                self.record_read(ctx, &turn.session, one.placed.real.clone(), now);
-            }
+        let (refused, closed) = (swapped?, closed?);
+        for one in ready.iter().filter(|one| !one.is_refused(&refused)) {
+            let now = make_stamp(&one.placed.read_state()?, ctx.now);
+            // A save that came since is one that the session has not seen.
+            let written = call.written.iter().flatten();
+            let mut written = written.filter(|file| file.path == one.placed.relative);
+            let stamp = match written.next() {
+                Some(file) if file.image != now.image => {
+                    FileStamp { image: file.image, modified: None, seen: ctx.now }
+                }
+                Some(_) | None => now,
+            };
+            self.record_read(ctx, &turn.session, one.placed.real.clone(), stamp);
         }
         drop(lock);
         Ok(FileWriteReport { closed, refused })
@@ -159,7 +183,7 @@ impl ToolCalls {
     fn swap_files(
         &self,
         ctx: &Context,
-        call: &crate::tool_calls::tracked_call::TrackedCall,
+        call: &TrackedCall,
         ready: &[CheckedWrite],
         writes: &[FileWriteRequest],
     ) -> Result<Vec<FileError>, FileError> {
@@ -167,12 +191,8 @@ impl ToolCalls {
             let path = ready.first().map(|one| one.placed.real.clone()).unwrap_or_default();
             return Err(FileError::NotCovered { path, reason: "refused".to_owned() });
         };
-        let write = |(one, write): (&CheckedWrite, &FileWriteRequest)| ConditionalWrite {
-            path: one.placed.relative.clone(),
-            expected: one.seen.image,
-            bytes: write.bytes.clone(),
-        };
-        let writes: Vec<ConditionalWrite> = ready.iter().zip(writes).map(write).collect();
+        let writes: Vec<ConditionalWrite> =
+            ready.iter().zip(writes).map(|(one, write)| one.conditional(write)).collect();
         let report = handle.write_files(&writes, guard, ctx.now)?;
         let mut refused = Vec::new();
         for one in ready {
@@ -225,6 +245,33 @@ impl ToolCalls {
         }
         try_lock_files(&self.lock_folder, &files)
     }
+}
+
+/// Lists what is at the paths of a call once its files are written: what was written, or what was there before.
+/// `None` if the call names other paths too, so that the disk has to be asked.
+fn list_written(
+    call: &TrackedCall,
+    ready: &[CheckedWrite],
+    writes: &[FileWriteRequest],
+    refused: &[FileError],
+) -> Result<Option<Vec<WrittenPath>>, FileError> {
+    let (Some(handle), Some(before)) = (&call.snapshots, &call.before) else { return Ok(None) };
+    let paths: BTreeSet<_> = ready.iter().map(|one| one.placed.relative.clone()).collect();
+    if call.named.as_ref() != Some(&paths) || !call.other_roots.is_empty() {
+        return Ok(None);
+    }
+    let mut found = Vec::with_capacity(ready.len());
+    for (one, write) in ready.iter().zip(writes) {
+        let conditional = one.conditional(write);
+        found.push(match one.is_refused(refused) {
+            true => {
+                let image = handle.reader().path_image(before, &conditional.path)?;
+                WrittenPath { path: conditional.path, image, bytes: None }
+            }
+            false => conditional.written().map_err(SnapshotError::from)?,
+        });
+    }
+    Ok(Some(found))
 }
 
 fn error_path(error: &FileError) -> Option<&PathBuf> {

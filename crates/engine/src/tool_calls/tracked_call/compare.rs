@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use turnstone_core::change::{Evidence, FileChange};
-use turnstone_snapshot::{Capture, read_git_position};
+use turnstone_snapshot::{Capture, PinGroup, SnapshotHandle, read_git_position};
 use turnstone_store::{CloseChangeSet, Context, NewChangeSet};
 
 use super::closed_call::{ClosedCall, compare_captures};
@@ -124,6 +124,10 @@ impl CallComparison<'_> {
             CallTrace::Requested => self.0.traces.file_time(&call.id).ok(),
             CallTrace::NotRequested | CallTrace::Unavailable(_) => None,
         };
+        if let Some(after) = self.capture_written(ctx, call, handle, &group)? {
+            let changes = compare_captures(handle, before, &after)?;
+            return Ok(ClosingView { after: Some((after, true)), changes, ..none });
+        }
         Ok(match self.0.captures.capture_after(ctx, handle, &group, before, named)? {
             ClosingCapture::Complete(after) => {
                 let changes = compare_captures(handle, before, &after)?;
@@ -134,6 +138,23 @@ impl CallComparison<'_> {
             }
             ClosingCapture::NoRoom => ClosingView { is_pending: true, ..none },
         })
+    }
+
+    /// Captures what a call wrote, where that is known: a save that came right after it is not its own.
+    /// `None` if it is not known, or does not fit.
+    fn capture_written(
+        &self,
+        ctx: &Context,
+        call: &TrackedCall,
+        handle: &SnapshotHandle,
+        group: &PinGroup,
+    ) -> Result<Option<Capture>> {
+        let Some(written) = &call.written else { return Ok(None) };
+        match handle.capture_written(group, written, ctx.now) {
+            Ok(captured) => Ok(Some(captured.capture)),
+            Err(error) if error.is_full() => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Asks the trace of a call which changes are its own.

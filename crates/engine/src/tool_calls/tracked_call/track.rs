@@ -8,7 +8,7 @@ use turnstone_core::change::{ChangeRoot, Evidence};
 use turnstone_core::id::{ChangeId, PartId};
 use turnstone_core::model::Session;
 use turnstone_core::rel_path::RelPath;
-use turnstone_snapshot::{Capture, PinGroup, SnapshotHandle, read_git_position};
+use turnstone_snapshot::{Capture, PinGroup, SnapshotHandle, WrittenPath, read_git_position};
 use turnstone_store::{ChangeSetRow, Context, NewChangeSet, Store};
 
 use super::closed_call::ClosedCall;
@@ -39,6 +39,8 @@ pub struct TrackedCall {
     pub(crate) snapshots: Option<Arc<SnapshotHandle>>,
     pub(crate) before: Option<Capture>,
     pub(crate) named: Option<BTreeSet<RelPath>>,
+    /// What it left at all of its paths, if this process wrote them itself: the disk is not asked then.
+    pub(crate) written: Option<Vec<WrittenPath>>,
     /// The path of its root when it was opened.
     pub(crate) opened_root: String,
     /// When the capture before it began, in nanoseconds by the time of files.
@@ -252,6 +254,7 @@ impl ToolCalls {
             snapshots: handle,
             before,
             named,
+            written: None,
             opened_root,
             captured_from: from,
             trace: CallTrace::NotRequested,
@@ -310,6 +313,7 @@ impl ToolCalls {
             snapshots: handle,
             before: capture,
             named,
+            written: None,
             opened_root: row.set.root.path,
             captured_from: row.captured_from,
             trace,
