@@ -45,55 +45,52 @@ impl WrittenContent {
     }
 }
 
-impl SnapshotStore {
-    /// Captures paths as a tool left them, whatever is on the disk now; only the directories above are looked at.
-    ///
-    /// # Errors
-    ///
-    /// See [`CaptureError`]. Bytes that are not those of their image are an error, too.
-    pub(crate) fn capture_written(
-        &self,
-        group: &PinGroup,
-        written: &[WrittenPath],
-        now: EpochMillis,
-    ) -> Result<CaptureOutcome, CaptureError> {
-        self.packs().merge_packs_if_many()?;
-        let held = self.lock_objects_shared();
-        self.check_root()?;
-        let paths: BTreeSet<RelPath> = written.iter().map(|one| one.path.clone()).collect();
-        let above = inspect_paths(&self.worktree, &paths);
-        let is_stored = self.repository.existence_check();
-        let mut writer = self.repository.new_pack_writer()?;
-        let mut content = WrittenContent::default();
-        for one in written {
-            if let Some(packed) = packed_bytes(one)?
-                && !is_stored(&packed.oid)
-                && !writer.has(&packed.oid)
-            {
-                writer.add(&packed)?;
-            }
-            content.add(&one.path, &one.image);
+/// Captures paths as a tool left them, whatever is on the disk now; only the directories above are looked at.
+///
+/// # Errors
+///
+/// See [`CaptureError`]. Bytes that are not those of their image are an error, too.
+pub(crate) fn capture_written(
+    store: &SnapshotStore,
+    group: &PinGroup,
+    written: &[WrittenPath],
+    now: EpochMillis,
+) -> Result<CaptureOutcome, CaptureError> {
+    store.packs().merge_packs_if_many()?;
+    let held = store.lock_objects_shared();
+    store.check_root()?;
+    let paths: BTreeSet<RelPath> = written.iter().map(|one| one.path.clone()).collect();
+    let above = inspect_paths(&store.worktree, &paths);
+    let is_stored = store.repository.existence_check();
+    let mut writer = store.repository.new_pack_writer()?;
+    let mut content = WrittenContent::default();
+    for one in written {
+        if let Some(packed) = packed_bytes(one)?
+            && !is_stored(&packed.oid)
+            && !writer.has(&packed.oid)
+        {
+            writer.add(&packed)?;
         }
-        let directories = above.directories(content.leaves.iter().map(|(path, _)| path));
-        let is_above = |path: &RelPath| !paths.contains(path);
-        content.absent.extend(above.absent.into_iter().filter(is_above));
-        content.leaves.sort_by(|one, other| one.0.cmp(&other.0));
-        content.bits.sort();
-        content.skipped.sort_by(|one, other| one.0.cmp(&other.0));
-        let bits = content.bits.iter().map(|(path, bits)| (path, *bits));
-        let coverage = CaptureCoverage {
-            scope: CaptureScope::Named,
-            directories: Some(directories),
-            skipped: content.skipped,
-            absent: content.absent.into_iter().collect(),
-            permissions: CapturedPermissions::collect(bits),
-            ..CaptureCoverage::default()
-        };
-        let captured =
-            self.write_named_capture(&content.leaves, coverage, false, writer, group, now);
-        drop(held);
-        captured
+        content.add(&one.path, &one.image);
     }
+    let directories = above.directories(content.leaves.iter().map(|(path, _)| path));
+    let is_above = |path: &RelPath| !paths.contains(path);
+    content.absent.extend(above.absent.into_iter().filter(is_above));
+    content.leaves.sort_by(|one, other| one.0.cmp(&other.0));
+    content.bits.sort();
+    content.skipped.sort_by(|one, other| one.0.cmp(&other.0));
+    let bits = content.bits.iter().map(|(path, bits)| (path, *bits));
+    let coverage = CaptureCoverage {
+        scope: CaptureScope::Named,
+        directories: Some(directories),
+        skipped: content.skipped,
+        absent: content.absent.into_iter().collect(),
+        permissions: CapturedPermissions::collect(bits),
+        ..CaptureCoverage::default()
+    };
+    let captured = store.write_named_capture(&content.leaves, coverage, false, writer, group, now);
+    drop(held);
+    captured
 }
 
 /// The bytes of a path as an object; `None` if the store has them already.

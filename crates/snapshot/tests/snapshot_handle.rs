@@ -273,12 +273,12 @@ fn malformed_requests_are_refused_and_owner_survives() {
     let id = owner.location().id.to_string();
     let text = format!(r#"{{"version":99,"store":"{id}","request":"hello"}}"#);
     assert!(ask(&frame(&text)).contains("version"));
-    let hello = |store: &str| format!(r#"{{"version":5,"store":"{store}","request":"hello"}}"#);
+    let hello = |store: &str| format!(r#"{{"version":7,"store":"{store}","request":"hello"}}"#);
     assert!(ask(&frame(&hello("another"))).contains("missing"));
     assert!(ask(&frame(&hello(&id))).contains("hello"));
     let hostile =
         r#"{"capture_named":{"group":"x","paths":["../../etc/passwd"],"keep":false,"now":1}}"#;
-    let text = format!(r#"{{"version":5,"store":"{id}","request":{hostile}}}"#);
+    let text = format!(r#"{{"version":7,"store":"{id}","request":{hostile}}}"#);
     assert!(ask(&frame(&text)).contains("malformed"));
 
     let other = case.open();

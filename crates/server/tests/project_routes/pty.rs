@@ -483,7 +483,7 @@ fn shells_of_the_system_are_listed() {
 #[test]
 fn supervisor_of_a_terminal_says_that_a_person_types_there() {
     let house = server();
-    let script = "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo end";
+    let script = "tr '\\0' ' ' < /proc/$PPID/cmdline; echo; echo end; read line";
     let id = start_script(house.client(), "/pty", script);
     let seen = read_until(&mut connect(house.client(), &id), "end");
     assert!(seen.contains("supervise --terminal"), "{seen:?}");

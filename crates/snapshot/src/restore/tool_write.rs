@@ -36,7 +36,7 @@ impl ConditionalWrite {
     /// # Errors
     ///
     /// The bytes cannot be hashed.
-    pub fn written(&self) -> Result<WrittenPath, RestoreError> {
+    pub fn to_written_path(&self) -> Result<WrittenPath, RestoreError> {
         let image = target_of_write(self.expected, self.bytes.as_deref())?;
         Ok(WrittenPath { path: self.path.clone(), image, bytes: self.bytes.clone() })
     }

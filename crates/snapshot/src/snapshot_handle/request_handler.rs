@@ -8,6 +8,7 @@ use turnstone_core::time::EpochMillis;
 use super::error::SnapshotError;
 use super::protocol::{GcOutcome, GcRequest, StoreRequest, StoreResponse};
 use super::store_status::StoreStatus;
+use crate::capture::CaptureOutcome;
 use crate::capture_expiry::ExpiryStep;
 use crate::capture_listing::ListedCapture;
 use crate::capture_pins::copy_captures_from;
@@ -19,6 +20,7 @@ use crate::path::RelPath;
 use crate::pin_group::PinGroup;
 use crate::restore::{GROUP_PREFIX, RestoreOperationId, RestorePlan};
 use crate::snapshot_store::SnapshotStore;
+use crate::written_capture::capture_written;
 
 /// The group of captures that were made only to see what is there now.
 pub(crate) const PREVIEW_GROUP: &str = "look";
@@ -35,27 +37,20 @@ pub(super) fn handle_request(
         StoreRequest::Hello => StoreResponse::Hello,
         StoreRequest::Status => StoreResponse::Status(StoreStatus::read(store)),
         StoreRequest::Capture { group, now } => {
-            StoreResponse::Captured((&store.capture(&PinGroup::new(group), *now)?).into())
+            respond_captured(&store.capture(&PinGroup::new(group), *now)?)
         }
         StoreRequest::CaptureNamed { group, paths, keep, now } => {
             let paths = paths.iter().cloned().collect();
-            let captured = store.capture_named(&PinGroup::new(group), &paths, *keep, *now)?;
-            StoreResponse::Captured((&captured).into())
+            respond_captured(&store.capture_named(&PinGroup::new(group), &paths, *keep, *now)?)
         }
         StoreRequest::CaptureWritten { group, written, now } => {
-            let captured = store.capture_written(&PinGroup::new(group), written, *now)?;
-            StoreResponse::Captured((&captured).into())
+            respond_captured(&capture_written(store, &PinGroup::new(group), written, *now)?)
         }
         StoreRequest::PlanRestore { target, paths, keep_added, now } => {
-            let plan = plan_restore(store, target, paths.as_deref(), *keep_added, *now)?;
-            StoreResponse::Planned(Box::new(plan))
+            respond_planned(plan_restore(store, target, paths.as_deref(), *keep_added, *now)?)
         }
-        StoreRequest::Plan { targets } => {
-            StoreResponse::Planned(Box::new(store.planner().plan_targets(targets)?))
-        }
-        StoreRequest::PlanUndo { operation } => {
-            StoreResponse::Planned(Box::new(plan_undo(store, operation)?))
-        }
+        StoreRequest::Plan { targets } => respond_planned(store.planner().plan_targets(targets)?),
+        StoreRequest::PlanUndo { operation } => respond_planned(plan_undo(store, operation)?),
         StoreRequest::Apply { operation, now } => {
             StoreResponse::Applied(Box::new(store.restores().apply_once(operation, *now)?))
         }
@@ -90,6 +85,14 @@ pub(super) fn handle_request(
             steps: adopt_steps(store, repositories, steps, &PinGroup::new(group), *now)?,
         },
     })
+}
+
+fn respond_captured(captured: &CaptureOutcome) -> StoreResponse {
+    StoreResponse::Captured(captured.into())
+}
+
+fn respond_planned(plan: RestorePlan) -> StoreResponse {
+    StoreResponse::Planned(Box::new(plan))
 }
 
 fn copy_captures(

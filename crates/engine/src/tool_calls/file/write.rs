@@ -268,7 +268,7 @@ fn list_written(
                 let image = handle.reader().path_image(before, &conditional.path)?;
                 WrittenPath { path: conditional.path, image, bytes: None }
             }
-            false => conditional.written().map_err(SnapshotError::from)?,
+            false => conditional.to_written_path().map_err(SnapshotError::from)?,
         });
     }
     Ok(Some(found))
