@@ -128,6 +128,12 @@ impl StreamSocket {
         self.lock().wait = WaitState::Waiting { mark, is_direct, is_flushed: false, waker: None };
     }
 
+    /// True while the stream has nothing to send itself.
+    #[cfg(test)]
+    pub(crate) fn is_waiting(&self) -> bool {
+        matches!(self.lock().wait, WaitState::Waiting { .. })
+    }
+
     /// Ready when the stream has to go on itself.
     pub(crate) fn poll_woken(&self, cx: &Context<'_>) -> Poll<()> {
         match &mut self.lock().wait {

@@ -152,11 +152,16 @@ fn waiting_stream_is_sent_events_while_its_task_sleeps() {
         let home = hub_fixture();
         let (mut socket, write_side, mut client) = socket_and_client().await;
         let here = Some(home.project.as_path());
-        let stream = home.listen_at(StreamFormat::Instance, here, Some(write_side)).await;
+        let waiting = Some(write_side.clone());
+        let stream = home.listen_at(StreamFormat::Instance, here, waiting).await;
         let mut body = stream.into_body();
         let first = body.frame().await.expect("a frame").expect("read");
         assert!(first.into_data().is_ok_and(|data| data.ends_with(b"\n\n")));
-        assert!(body.frame().now_or_never().is_none(), "nothing happened yet");
+        // It looks for requests that wait for an answer first.
+        while !write_side.is_waiting() {
+            assert!(body.frame().now_or_never().is_none(), "nothing happened yet");
+            tokio::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
         flush(&mut socket).await;
         for title in ["one", "two"] {
             home.create(title);
