@@ -263,15 +263,18 @@ impl RestoreRunner<'_> {
         };
         let (removals, others): (Vec<_>, Vec<_>) = ready.iter().partition(is_removal);
         let threads = sync_thread_pool(ready.len())?;
-        let mut done: Vec<_> = threads.install(|| removals.par_iter().map(run).collect());
-        // Now, because a removal takes a name from a file.
-        let linked = find_linked_paths(&self.store.worktree, &stored.plan.steps);
-        let is_linked = |group: &&(RelPath, IndexedSteps<'_>)| {
-            group.1.iter().any(|(_, step)| linked.contains(&step.path))
-        };
-        let (linked, others): (Vec<_>, Vec<_>) = others.into_iter().partition(is_linked);
-        done.extend(linked.iter().map(run));
-        done.extend(threads.install(|| others.par_iter().map(run).collect::<Vec<_>>()));
+        let mut done = Vec::with_capacity(ready.len());
+        for groups in [removals, others] {
+            // For each part, because a removal takes a name from a file. A name that comes or goes while the file is
+            // read under another one looks like a save.
+            let linked = find_linked_paths(&self.store.worktree, &stored.plan.steps);
+            let is_linked = |group: &&(RelPath, IndexedSteps<'_>)| {
+                group.1.iter().any(|(_, step)| linked.contains(&step.path))
+            };
+            let (linked, others): (Vec<_>, Vec<_>) = groups.into_iter().partition(is_linked);
+            done.extend(linked.iter().map(run));
+            done.extend(threads.install(|| others.par_iter().map(run).collect::<Vec<_>>()));
+        }
         Ok(done)
     }
 
