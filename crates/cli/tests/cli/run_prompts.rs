@@ -181,3 +181,41 @@ fn session_of_commands_is_continued_with_the_default_model() {
     let listed = case.run_json(&["session", "list"]);
     assert_eq!(listed["sessions"].as_array().map(Vec::len), Some(1));
 }
+
+/// A name in a repository must not lead to the keys of the user.
+#[test]
+fn links_out_of_the_directory_and_files_of_the_system_are_not_attached() {
+    let case = CliFixture::empty();
+    fs_err::write(case.path("secret"), "the key").expect("written");
+    for (name, target) in [("NOTES.md", "/proc/self/environ"), ("KEY.md", "../secret")] {
+        std::os::unix::fs::symlink(target, case.path("p").join(name)).expect("linked");
+    }
+    let script = json!({"turns": [[{"text": "Read."}]], "without_tools": [{"text": "T"}]});
+    for file in ["NOTES.md", "KEY.md", "/proc/self/environ"] {
+        let ran = run_script(&case, &script, &["-f", file, "go"]);
+        assert_eq!((ran.code, ran.out.as_str()), (1, ""), "{file}: {ran:?}");
+        assert!(ran.err.contains("error: cannot attach"), "{file}: {ran:?}");
+    }
+    let named = case.path("secret").to_string_lossy().into_owned();
+    assert_eq!(run_script(&case, &script, &["-f", &named, "go"]).code, 0, "the person named it");
+    assert!(export_newest(&case).contains("the key"));
+}
+
+#[test]
+fn session_of_another_directory_is_not_continued_from_here() {
+    let case = CliFixture::empty();
+    let script = json!({"turns": [[{"text": "one"}], [{"tool": "write", "input": {
+        "filePath": "where.txt", "content": "x" }}]], "without_tools": [{"text": "T"}]});
+    assert_eq!(run_script(&case, &script, &["go"]).code, 0);
+    let listed = case.run_json(&["session", "list"]);
+    let session = listed["sessions"][0]["id"].as_str().expect("an id").to_owned();
+    fs_err::create_dir_all(case.path("other")).expect("made");
+
+    let model = scripted(&case, &script);
+    let args = ["run", "--model", &model, "--auto", "--session", &session, "go on"];
+    let ran = case.run_command(&mut case.command("other", &args));
+
+    assert_eq!(ran.code, 1, "{ran:?}");
+    assert!(ran.err.contains("belongs to") && ran.err.contains("hint: change to"), "{ran:?}");
+    assert!(!case.path("p/where.txt").exists() && !case.path("other/where.txt").exists());
+}

@@ -1,6 +1,7 @@
 //! What is asked: the text of the prompt and the files that are attached to it.
 
-use std::path::Path;
+use std::io::ErrorKind;
+use std::path::{Component, Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -57,14 +58,44 @@ pub(super) fn read_prompt(
     Ok(parts)
 }
 
+fn refuse_file(file: &Path, why: &str, hint: &str) -> CliError {
+    CliError::Refused {
+        what: format!("cannot attach {}: {why}", file.display()),
+        hint: Some(hint.to_owned()),
+    }
+}
+
+/// Returns the real path of a file to attach. A name in a repository must not lead to the keys of the user: a link
+/// out of the directory is refused, and so is what the system says about processes.
+fn resolve_file(app: &CliApp, file: &Path) -> Result<PathBuf, CliError> {
+    let failed =
+        |source| CliError::File { what: format!("cannot attach {}", file.display()), source };
+    let directory = fs_err::canonicalize(app.directory()?).map_err(failed)?;
+    let path = directory.join(file);
+    let real = match fs_err::canonicalize(&path) {
+        Err(error) if error.kind() == ErrorKind::NotFound => {
+            return Err(refuse_file(file, "it does not exist", "check the path"));
+        }
+        found => found.map_err(failed)?,
+    };
+    if ["/proc", "/sys"].iter().any(|system| real.starts_with(system)) {
+        let hint = "copy what the agent is to see into a file";
+        return Err(refuse_file(file, "it describes this system and its processes", hint));
+    }
+    let is_named_below =
+        path.starts_with(&directory) && !path.components().any(|it| it == Component::ParentDir);
+    if is_named_below && !real.starts_with(&directory) {
+        let hint = format!("if you mean it, attach {} itself", real.display());
+        return Err(refuse_file(file, "it is a link that leads out of this directory", &hint));
+    }
+    Ok(real)
+}
+
 fn attach(app: &CliApp, file: &Path) -> Result<PartBody, CliError> {
-    let path = app.directory()?.join(file);
+    let path = resolve_file(app, file)?;
     let failed =
         |source| CliError::File { what: format!("cannot attach {}", path.display()), source };
-    let refused = |why: &str, hint: &str| CliError::Refused {
-        what: format!("cannot attach {}: {why}", path.display()),
-        hint: Some(hint.to_owned()),
-    };
+    let refused = |why: &str, hint: &str| refuse_file(file, why, hint);
     let bytes = read_bounded_file(&path, MAX_FILE_BYTES).map_err(failed)?;
     let Some(bytes) = bytes else {
         return Err(refused("it does not exist", "check the path"));

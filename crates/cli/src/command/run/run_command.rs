@@ -35,6 +35,7 @@ use crate::clock;
 use crate::command::exec::find_parent_session;
 use crate::error::CliError;
 use crate::exit_code::ProgramExit;
+use crate::project_location::ProjectLocation;
 use crate::session_lookup;
 use crate::ui::{DIM_STYLE, Ui, apply_style};
 
@@ -173,6 +174,13 @@ fn find_session(
     }
     let wanted = args.session.as_ref();
     let found = session_lookup::resolve_session_or_newest(app, engine, ctx, wanted)?;
+    // The agent would work on files that the person does not see here, and `undo` would not find its turn.
+    if !ProjectLocation::find(engine, ctx, app.directory()?)?.contains_session(&found) {
+        return Err(CliError::Refused {
+            what: format!("session {} belongs to {}", found.id, found.directory),
+            hint: Some("change to that directory, then run the command again".to_owned()),
+        });
+    }
     Ok(Some(found))
 }
 
